@@ -1,6 +1,6 @@
 """A cluster of embedded brokers in this process.
 
-Loaded when it is asked for: the broker as a process uses other modules of this package, and shall start quickly.
+It is imported on demand: the broker as a process uses other modules of this package and has to start quickly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Certificates for tests: a throw-away authority, made with trustme, and what it has vouched for."""
+"""Certificates for tests: a temporary authority, made with trustme, and the certificates that it has signed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HOSTS = ("localhost", "127.0.0.1")
 
 @positional_fact
 class Certificates:
-    """PEM files of one throw-away certificate authority. `server` and `client` hold a certificate and its key."""
+    """PEM files of one temporary certificate authority. `server` and `client` hold a certificate and its key."""
 
     ca: Path
-    """The authority's certificate: what both sides trust."""
+    """The authority's certificate, which both sides trust."""
     server: Path
     client: Path
     stranger: Path
@@ -26,19 +26,19 @@ class Certificates:
 
     @classmethod
     def in_directory(cls, directory: Path) -> Self:
-        """Return where they are, or would be."""
+        """Return the paths of the files in this directory, whether they exist or not."""
         return cls(*(directory / f"{name}.pem" for name in ("ca", "server", "client", "stranger")))
 
     @property
     def exist(self) -> bool:
-        """Return whether there is what a broker needs. A folder may also have been filled by hand."""
+        """Return whether the files that a broker needs exist. The user may have put them there."""
         return self.ca.exists() and self.server.exists()
 
 
 def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: str = "test-client") -> Certificates:
-    """Write an authority's certificate, one of it for a broker on `hosts`, and one for a client, as PEM files.
+    """Write an authority's certificate, one that it signed for a broker on `hosts`, and one for a client, as PEM files.
 
-    StartupError says what to install if trustme is missing.
+    Raises StartupError with the command that installs trustme if it is missing.
     """
     try:
         trustme: Any = importlib.import_module("trustme")

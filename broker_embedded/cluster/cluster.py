@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VOTERS = 3
-"""Nodes that keep the metadata log together; the others follow it. A cluster of fewer than three nodes has one voter:
-two could not go on without each other.
-"""
+"""Nodes that vote in the metadata quorum; the others observe it. A cluster of fewer than three nodes has one voter: of
+two voters neither could continue alone."""
 
 POLL_S = 0.002
 
@@ -59,9 +58,8 @@ SEVERAL_NODES: Mapping[str, object] = {
     "replica.fetch.backoff.ms": 50,
     "peer.death.detection.enable": True,
 }
-"""What a cluster of several nodes uses in place of Kafka's defaults, so that tests of failures take a second and not
-ten. Any of them may be set to Kafka's value again.
-"""
+"""Settings that differ from Kafka's defaults in a cluster of several nodes, so that tests of failures take a second and
+not ten. Each can be set to Kafka's value again."""
 
 
 class Cluster:
@@ -178,7 +176,8 @@ class Cluster:
     # --- life of the cluster
 
     async def start(self) -> None:
-        """Start everything or, if anything cannot be had, nothing: then StartupError says what and why."""
+        """Start everything. If a part cannot start, nothing is left running, and StartupError says what is missing and
+        why."""
         try:
             await self._start()
         except BrokerError as error:
@@ -250,8 +249,8 @@ class Cluster:
         await self.have_changed(give)
 
     async def _fence_who_is_gone(self) -> None:
-        """Fence brokers that are registered but not started, so that nothing waits for their sessions: the data may
-        come from a larger cluster."""
+        """Fence brokers that are registered but not started, so that nothing waits for their sessions to expire: the
+        data may come from a larger cluster."""
 
         async def fence(controller: Controller) -> None:
             gone = [each.broker_id for each in controller.image.live_brokers() if each.broker_id not in self._ports]
@@ -261,8 +260,8 @@ class Cluster:
         await self.have_changed(fence)
 
     async def have_changed(self, change: Callable[[Controller], Awaitable[None]]) -> None:
-        """Have the active controller make a change. If it loses its lead meanwhile, `change` begins again with the next
-        one."""
+        """Make a change on the active controller. If it loses its leadership meanwhile, `change` begins again on the
+        next one."""
         deadline = asyncio.get_running_loop().time() + CHANGE_TIMEOUT_S
         while True:
             try:
@@ -368,8 +367,7 @@ class Cluster:
         await node.join()
 
     async def add_broker(self, *, rack: str | None = None) -> int:
-        """Return a further broker, which follows the metadata log and gets its share of new partitions; returns its
-        id."""
+        """Add a broker, which follows the metadata log and gets its share of new partitions; returns its id."""
         if len(self._ports) == 1:
             raise InvalidFault("a cluster that was started with one broker listens for no others: start it with two")
         node_id = max(self._ports) + 1

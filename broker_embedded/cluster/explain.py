@@ -1,7 +1,6 @@
-"""Says in words why a high watermark does not move, a produce is refused or a reader stops.
+"""Explains why a high watermark does not move, a produce is refused or a reader stops. Pure: facts in, sentences out.
 
-Pure: facts in, sentences out. The first sentence says how things stand. Those after it name causes, the one that stops
-most first, each with what would end it.
+The first sentence describes the state. The others name causes, the most important first, each with a remedy.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from broker_embedded.cluster.facts import (
 from broker_embedded.controller.broker_heartbeats import LINGER_MS
 
 _READ_OR_WRITE = (None, "PRODUCE", "FETCH")
-"""APIs whose faults concern a partition also if they name no topic."""
+"""APIs whose faults concern a partition even if they name no topic."""
 
 
 def explain(
@@ -127,7 +126,7 @@ def _start(facts: EmbeddedClusterFacts, state: PartitionFacts) -> str:
 
 
 def _missing(facts: EmbeddedClusterFacts, state: PartitionFacts, node: int) -> str | None:
-    """Return why a node can neither lead nor follow this partition, as far as it is about the node itself."""
+    """Return why a node can neither lead nor follow this partition, as far as the reason lies in the node itself."""
     found = facts.nodes.get(node)
     if found is None:
         return f"{node} is not part of the cluster"

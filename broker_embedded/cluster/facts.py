@@ -1,6 +1,6 @@
-"""What is true of a cluster at one moment, gathered from all its nodes: what `explain`, waits and the control API read.
+"""The state of a cluster at one moment, gathered from all its nodes, for `explain`, waits and the control API.
 
-Nothing in here knows a broker; `ClusterControl.facts` makes it from a live cluster.
+This module does not depend on the broker: `ClusterControl.facts` makes the facts from a live cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NodeFacts:
     state: NodeState = NodeState.RUNNING
     address: str = ""
     is_fenced: bool = False
-    """The controller does not count on its broker: it has not heard of it for a session."""
+    """Whether the controller has fenced its broker, after a session without a heartbeat."""
     is_voter: bool = False
     offline_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log directories whose disk failed, and why."""
@@ -65,7 +65,7 @@ class ReplicaFacts:
     last_stable_offset: int
     leader_epoch: int = -1
     behind_for_ms: int | None = None
-    """How long it has not been caught up, by the leader's count; None if it is, or without a leader."""
+    """How long the follower has been behind, by the leader's measure; None if it is not, or without a leader."""
     fetch_error: str | None = None
     """Error of its last fetch from the leader; None if that succeeded."""
     offline_reason: str | None = None
@@ -147,7 +147,7 @@ class PartitionFacts:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     min_insync_replicas: int = 1
-    """How many acks=all asks for: the setting, but never more than there are replicas."""
+    """How many in-sync replicas acks=all requires: the setting, but never more than there are replicas."""
     allows_unclean_election: bool = False
     pending_isr: tuple[int, ...] | None = None
     """The ISR that the leader has requested from the controller."""
@@ -211,7 +211,7 @@ class EmbeddedClusterFacts:
     partitions: Mapping[tuple[str, int], PartitionFacts] = field(default_factory=dict)
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     cut_links: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """(source, target) -> why nothing gets through."""
+    """(source, target) -> why no request gets through."""
     slow_links: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """(source, target) -> delay in ms."""
     faults: tuple[FaultFacts, ...] = ()

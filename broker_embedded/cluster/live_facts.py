@@ -75,7 +75,7 @@ def gather(
 
 
 def figures_of(broker: Broker) -> BrokerFigures:
-    """Return what a broker has counted, and what it holds."""
+    """Return a broker's counters, and the sizes of its logs."""
     replicas = broker.replicas
     return BrokerFigures(
         connections=len(broker.server.connections),

@@ -119,5 +119,5 @@ def _family(name: str, samples: Iterable[Sample]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a label with special characters escaped: names of groups are any text."""
+    """Return a label's value with special characters escaped: a group's name may be any text."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

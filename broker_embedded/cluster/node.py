@@ -257,7 +257,7 @@ class Node:
         await self.quorum.resign()
 
     def expect_the_end(self) -> None:
-        """Expect the end of the whole cluster: no broker takes over from those that stop first."""
+        """Expect all nodes to stop: no broker takes over from those that stop first."""
         self.peers.detects_deaths = False
 
     def pause(self) -> None:

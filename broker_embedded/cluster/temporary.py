@@ -16,8 +16,8 @@ _PREFIX = "ottla-broker-"
 
 
 def make() -> str:
-    """Return a new private directory, in TMPDIR or in the default directory of `tempfile`, which a program may have set
-    (`tempfile.tempdir`)."""
+    """Return a new private directory in TMPDIR or in the default directory of `tempfile`, which a program may have
+    set."""
     if "tempfile" in sys.modules:
         return _made_by_tempfile()
     path = os.path.abspath(f"{os.environ.get('TMPDIR') or '/tmp'}/{_PREFIX}{os.urandom(8).hex()}")

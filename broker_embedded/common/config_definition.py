@@ -155,7 +155,7 @@ def each_of(*allowed: str) -> Check:
 
 
 def some_of(*allowed: str) -> Check:
-    """Return a list whose items all come from the given words; an empty one is a list too."""
+    """Return a check that each item of a list is one of the given words; an empty list is valid."""
     wanted = f"a comma-separated list of {', '.join(allowed)}"
     return lambda value: None if all(item in allowed for item in value) else wanted
 

@@ -32,7 +32,8 @@ def problem_with(name: str) -> str | None:
 
 
 def collision_with(name: str, existing: Collection[str]) -> str | None:
-    """Return a topic whose metric name would be the same: '.' and '_' are one character there."""
+    """Return an existing topic whose metric name would be the same, because `.` and `_` are equal in it; None without
+    one."""
     pieces = _EITHER.split(name)
     if len(pieces) == 1:
         return None

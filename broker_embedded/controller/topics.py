@@ -59,8 +59,7 @@ def create_topic(
 
 
 def new_partition(image: ClusterImage, topic_id: bytes, number: int, replicas: Sequence[int]) -> CreatePartition:
-    """Return a fresh partition: every live replica is in sync, for there is nothing to lag behind, and the first one
-    leads."""
+    """Return the record of a new partition: every live replica is in sync, and the first one leads."""
     isr = tuple(node for node in replicas if image.is_active(node))
     if not isr:
         raise BrokerError(

@@ -99,7 +99,7 @@ class SharePartitions:
         return host
 
     def loaded(self, group_id: str, partition: Partition) -> ShareHost | None:
-        """Return a share partition that is loaded; None if it is not."""
+        """Return the share partition if it is loaded; None otherwise."""
         key = ShareKey(group_id, partition.topic_id, partition.topic_partition.partition)
         host = self._hosts.get(partition.topic_partition, {}).get(key)
         return None if host is None or host.partition is None else host

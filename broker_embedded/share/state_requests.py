@@ -38,7 +38,7 @@ class StateRequest:
         return None
 
     def followed_by(self, later: StateRequest) -> StateRequest | None:
-        """Return one request that does both, or None if they have to go one after the other."""
+        """Return one request that does the work of both, or None if they must be sent one after the other."""
         return None
 
 
@@ -156,7 +156,7 @@ class Summarize(StateRequest):
 
 
 def summary_of(shard: ShareShard, key: ShareKey) -> Summary:
-    """Return what is known of a share partition; of an unknown one, that nothing is."""
+    """Return the summary of a share partition; an empty one if it is unknown."""
     known = shard.get(key)
     if known is None:
         return Summary(state_epoch=0, leader_epoch=0, start_offset=UNCHANGED, complete_count=NOT_COUNTED)

@@ -53,7 +53,8 @@ def write_lines(fs: FileSystem, path: str, entries: Iterable[str]) -> None:
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Return an offset per partition; empty if there is no file. CorruptCheckpointError if it is not one."""
+    """Return an offset per partition; empty if there is no file. Raises CorruptCheckpointError for a file of another
+    format."""
     try:
         lines = read_lines(fs, path)
     except FileNotFoundError:

@@ -35,7 +35,7 @@ class LogFactory:
         self._on_failure = on_failure
 
     def new(self, directory: str, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        """Return a log in a directory that has just been made. Nothing waits for the disk: see `Log.settle`."""
+        """Return a log in a directory that has just been made. It waits for no fsync: see `Log.settle`."""
         log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
         log.is_settled = False
         return log
@@ -53,7 +53,7 @@ class LogFactory:
         config: LogConfig,
         saved: OffsetCheckpoint,
     ) -> Log:
-        """Return a log that was there at the start; it is recovered unless the last stop was clean."""
+        """Return a log that existed at the start; it is recovered unless the last stop was clean."""
         return self._open(directory, topic, partition, topic_id, config, is_clean=saved.is_clean, saved=saved)
 
     def _open(

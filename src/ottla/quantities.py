@@ -88,7 +88,7 @@ def count(
 
 
 def number(place: str, name: str, value: object, *, least: float = 0.0, most: float = MOST_COUNT) -> float:
-    """Return a number that is no span and no count. Raises `ConfigError` for another."""
+    """Return a number that is neither a span nor a count, after checking it. Raises `ConfigError`."""
     if not _is_number(value) or not math.isfinite(value):
         raise ConfigError(f"{place}: {name} must be a finite number, got {shown(value)}")
     if value < least:

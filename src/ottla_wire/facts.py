@@ -163,8 +163,8 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
 
 
 def _looping_init(made: Any, fields: dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
-    """Return an `__init__` that needs no compiler, and leaves its place to the compiled one when many facts are
-    made."""
+    """Return an `__init__` that is made without the compiler. It is replaced by the compiled one once many facts of the
+    class are made."""
     setters = {name: made.__dict__[name].__set__ for name in fields}
     defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
     factories = {

@@ -1,7 +1,7 @@
-"""As much of HTTP/1.1 as a control API on loopback needs: one request per connection, JSON both ways.
+"""The part of HTTP/1.1 that a control API on loopback needs: one request per connection, JSON in both directions.
 
-A browser on the same machine must not be led to control a cluster: requests for another host than loopback (a name
-that was made to point here) and from pages of another origin are refused.
+A web page must not be able to make a browser on the same machine control a cluster. So requests for another host than
+loopback (a name that resolves to it, for example) and requests from pages of another origin are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla_wire.facts import fact
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 LARGEST = 2**63 - 1
-"""Numbers in requests: offsets are the largest that anything means."""
+"""The largest number in a request: no offset is larger."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 

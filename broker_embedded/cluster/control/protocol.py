@@ -24,11 +24,11 @@ class ClusterControl(Protocol):
     def disks(self) -> Disks: ...
 
     def facts(self) -> EmbeddedClusterFacts:
-        """Return what is true now."""
+        """Return the facts of the cluster at this moment."""
         ...
 
     def figures(self) -> Mapping[int, BrokerFigures]:
-        """Return what the brokers that run have counted."""
+        """Return the counters of the running brokers."""
         ...
 
     async def kill_broker(self, node: int, /, *, lose_unsynced: bool = False) -> None:
@@ -51,7 +51,7 @@ class ClusterControl(Protocol):
         ...
 
     async def pause_broker(self, node: int, /) -> None:
-        """Let a node stand still, as SIGSTOP does: its connections stay open and nothing happens on them."""
+        """Suspend a node, as SIGSTOP does: its connections stay open and nothing happens on them."""
         ...
 
     async def resume_broker(self, node: int, /) -> None:
@@ -59,8 +59,6 @@ class ClusterControl(Protocol):
         ...
 
     async def advance_clock(self, ms: float, /) -> int:
-        """Move the cluster's time forward and let what falls due happen; returns the time then, in ms since the epoch.
-
-        InvalidFault if the cluster runs on the machine's clock.
-        """
+        """Move the cluster's time forward and run everything that becomes due; returns the new time in ms since the
+        epoch. Raises InvalidFault if the cluster runs on the machine's clock."""
         ...

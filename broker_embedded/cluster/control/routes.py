@@ -300,7 +300,7 @@ def _optional(body: dict[str, Any], name: str) -> int | None:
 
 
 def _bounded(name: str, value: int) -> int:
-    """Return a number that fits where it goes; one of a thousand digits is not repeated in the answer."""
+    """Return the number if it is in range. An error does not repeat a number of a thousand digits."""
     is_time = name.endswith("ms")
     largest = MAX_MS if is_time else LARGEST
     if not -LARGEST <= value <= largest:

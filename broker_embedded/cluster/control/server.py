@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 PATIENCE_S = 10.0
 MOST_WAITING = 100
-"""Connections without a whole request: they share the brokers' file descriptors."""
+"""Connections that may wait without a complete request: they use the same file descriptors as the brokers."""
 
 
 class ControlServer:
@@ -84,14 +84,15 @@ class ControlServer:
             writer.close()
 
     def _make_room(self) -> None:
-        """Cut off the connection that has sent no whole request for longest, where too many have not."""
+        """Close the connection that has waited longest without a complete request, if there are too many."""
         if len(self._waiting) > MOST_WAITING:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.transport.abort()
 
     def _time_limit(self, writer: asyncio.StreamWriter) -> asyncio.TimerHandle:
-        """Return a client that neither sends its request nor reads its answer is cut off; it keeps a descriptor."""
+        """Start the timer that closes the connection of a client that neither sends its request nor reads its response:
+        each keeps a file descriptor."""
         return client_timer(asyncio.get_running_loop())(self._patience_s, writer.transport.abort)
 
     async def _response(

@@ -1,7 +1,7 @@
-"""Waits instead of sleeps: until a leader is, an ISR is, a group is stable, a fault was hit.
+"""Waits instead of sleeps: until a partition has a leader or an ISR, a group is stable, or a fault was hit.
 
-What is waited for is compared with the facts; what is missing is said in the words of both. The deadline is real time,
-whatever the cluster's clock does: whoever waits, waits outside.
+The wanted state is compared with the facts, and an error names both. The deadline is real time, whatever the cluster's
+clock does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 
 class NotMet(Exception):
-    """The time is over. `found` and `wanted` say what was waited for."""
+    """The time is over. `found` is the state at the end, `wanted` the state that was waited for."""
 
     def __init__(self, what: str, found: Any, wanted: Any, timeout_ms: int) -> None:
         super().__init__(f"{what}: found {found} after {timeout_ms} ms, wanted {wanted}")

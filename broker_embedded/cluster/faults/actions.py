@@ -14,9 +14,9 @@ class Phase(Enum):
     """When a fault acts."""
 
     BEFORE_APPLY = "before"
-    """The request comes to nothing (or is done later)."""
+    """The request is not applied (or later)."""
     AFTER_APPLY = "after"
-    """The request is done; its answer suffers."""
+    """The request is applied; its response is delayed, changed or lost."""
 
 
 @fact
@@ -72,7 +72,7 @@ class Corrupt:
             raise InvalidFault(f"corrupt: found mask {self.mask}, wanted 1 to 255")
 
     def apply(self, records: bytes) -> bytes:
-        """Return a copy that differs, if there is anything to change."""
+        """Return a damaged copy; an equal one if there are no bytes to change."""
         changed = bytearray(records)
         start = self.position if self.position >= 0 else max(0, len(changed) + self.position)
         for at in range(start, min(start + self.length, len(changed))):

@@ -28,7 +28,7 @@ _UNKNOWN_IN_AN_ERROR = {
     "host": "",
     "port": -1,
 }
-"""Fields that a real error response does not know either."""
+"""Fields that a real error response lacks too."""
 
 Names = Mapping[bytes, str]
 

@@ -30,7 +30,7 @@ class DiskFaultKind(Enum):
     FULL = "full"
     """Operations that need space fail with ENOSPC; reading, overwriting and removing work."""
     LIMITED = "limited"
-    """It holds so many bytes; what would grow beyond them fails with ENOSPC. This is what it reports as its size."""
+    """The disk holds so many bytes; writes beyond them fail with ENOSPC. It reports this as its size."""
     SLOW = "slow"
     """Reads, writes and fsyncs cost time. Requests that caused them are answered that much later."""
     FSYNC_ERROR = "fsync-error"
@@ -116,7 +116,8 @@ class DiskFault:
         return self.limit_bytes, max(0, self.limit_bytes - self._measure())
 
     def _is_beyond(self, grows: int) -> bool:
-        """Return what is removed is noticed only when the limit is reached: then all of it is measured again."""
+        """Return whether the files would grow beyond the limit. Removed files are noticed only when the limit is
+        reached: then everything is measured again."""
         self._used = (self._measure() if self._used is None else self._used) + grows
         if self._used > self.limit_bytes:
             self._used = self._measure()

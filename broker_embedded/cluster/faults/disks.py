@@ -92,10 +92,10 @@ class Disks:
         return self._add(DiskFaultKind.LIMITED, node, dir, limit_bytes=limit_bytes)
 
     def slow(self, node: int, *, delay_ms: int, dir: int | None = None) -> BadDisk:
-        """Return each read, write and fsync costs `delay_ms`: requests that cause them are answered that much later.
+        """Make each read, write and fsync cost `delay_ms`: requests that cause them are answered that much later.
 
-        The brokers share a thread, so the disk does not block: what a follower appends, and what is flushed in the
-        background, is not slowed. A follower that lags is made with `links.slow`.
+        The brokers share a thread, so the disk does not block: a follower's appends and flushes in the background are
+        not slowed. To make a follower lag, use `links.slow`.
         """
         return self._add(DiskFaultKind.SLOW, node, dir, delay_ms=delay_ms)
 

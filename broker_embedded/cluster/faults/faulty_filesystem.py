@@ -1,7 +1,8 @@
 """A file system that can be made to fail, over the machine's files or those in memory.
 
-Two things are kept apart: which operations fail (`disk_fault.DiskFault`, asked before each of them while there are any)
-and what a power cut would leave (`unsynced.Unsynced`, which follows what was fsynced and forgets the rest at `crash`).
+Two things are separate: which operations fail (`disk_fault.DiskFault`, asked before each operation while there are
+faults), and what a power failure would leave (`unsynced.Unsynced`, which knows what was fsynced and drops the rest at
+`crash`).
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ class _Passage:
         return body
 
     def _is_about_one_group(self, fault: ArmedFault) -> bool:
-        """Return a version that asks about one group has no entries: then its answer as a whole is the entry."""
+        """Return whether the answer as a whole is the entry that the fault changes: versions that ask about one group
+        have no entries."""
         is_batch = any(getattr(self._request, name, None) for name in ("groups", "coordinator_keys", "group_ids"))
         asks = self._api.key in READS_OF_GROUPS and not is_batch
         return asks and fault.selector.matches_groups(self._subject) and fault.take()

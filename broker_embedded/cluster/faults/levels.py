@@ -1,8 +1,8 @@
-"""Where a fault acts: on the request as a whole, inside the handler, or on entries of the answer.
+"""The level at which a fault acts: on the request as a whole, inside the handler, or on entries of the response.
 
-Errors of single partitions and groups belong where real ones arise, so that the rest of the request gets real answers.
-What changes something is asked in its handler before it does; what only reads is answered truly, and the entries
-that were picked carry the error instead.
+Errors of single partitions and groups are raised where real ones are, so that the rest of the request gets real
+results. For an API that changes something, its handler asks before the change; for one that only reads, the response is
+computed, and the selected entries get the error instead.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ READS = frozenset(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
 )
-"""They change nothing: an error in the answer is all there is to see."""
+"""They change nothing, so an error in the response is the only effect."""
 
 READS_OF_GROUPS = frozenset(
     {ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE}

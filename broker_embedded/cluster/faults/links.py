@@ -1,8 +1,8 @@
 """The links between the nodes of a cluster: whole, slow, or cut; each direction by itself.
 
-A link carries the connections that its source opens to its target, which are requests there and answers back: what
-`source` asks `target`. Clients have no link; what they meet are faults of requests. A cut link closes what is open on
-it: `on_change` is called after every change, for whoever holds connections.
+A link carries the connections that its source opens to its target: requests in that direction and their responses.
+Clients have no link; for them there are faults of requests. A cut link closes its connections: `on_change` is called
+after every change, for the owners of connections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Links:
     # --- asked for each request between nodes
 
     def problem(self, source: int, target: int) -> str | None:
-        """Return why nothing gets from `source` to `target`, or None."""
+        """Return why no request gets from `source` to `target`, or None."""
         if self._isolated and source != target:
             for node in (source, target):
                 if node in self._isolated:
@@ -87,7 +87,7 @@ class Links:
         self._change(heal)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return what is not as usual, as the control API shows it."""
+        """Return the links that are cut or slow, as the control API shows them."""
         cut = [{"source": a, "target": b, "state": "cut"} for a, b in sorted(self._cut)]
         slow = [
             {"source": a, "target": b, "state": "slow", "delay_ms": delay_ms}

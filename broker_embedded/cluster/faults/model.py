@@ -38,7 +38,7 @@ class ArmedFault:
         self.hits = 0
         """How often it has acted: once per request, or once per partition if it names partitions."""
         self.held: list[Callable[[], None]] = []
-        """Lets go of each request that is kept at the moment."""
+        """Releases each request that is held at the moment."""
         self.failure: Exception | None = None
         """Error of its predicate."""
         self.is_armed = True
@@ -76,7 +76,7 @@ class ArmedFault:
         return True
 
     def release(self) -> None:
-        """Let go of everything that it holds, and hold nothing more."""
+        """Release everything that it holds, and hold nothing more."""
         if isinstance(self.action, Hold):
             self._model.disarm(self)
             self.is_released = True

@@ -59,7 +59,7 @@ class Fault:
         return self
 
     def release(self) -> None:
-        """Let go of everything that a `hold` keeps; it holds nothing more."""
+        """Release everything that a `hold` holds; it holds nothing more."""
         self._on_loop(self._armed.release)
 
     def remove(self) -> None:

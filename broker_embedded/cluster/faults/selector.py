@@ -1,4 +1,5 @@
-"""Which requests a fault is about. Everything that is named must agree; what is left out agrees with anything."""
+"""Selects the requests that a fault concerns. Every named field must match; a field that is left out matches
+anything."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class Selector:
 
     @property
     def names_partitions(self) -> bool:
-        """Return whether it picks out of a request's topics, so that the others get real answers."""
+        """Return whether it selects some of a request's topics, so that the others get real results."""
         return self.topic is not None
 
     @property
@@ -85,7 +86,7 @@ class Selector:
         return (self.topic is None or self.topic == topic) and (self.partition is None or self.partition == partition)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was named, as the control API shows it."""
+        """Return the named fields, as the control API shows them."""
         named: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("broker", "topic", "partition", "group", "transactional_id", "client_id")

@@ -1,4 +1,4 @@
-"""What a request is about: its topics and partitions, groups and transactional ids, wherever its version keeps them.
+"""The subjects of a request: its topics and partitions, groups and transactional ids, wherever its version keeps them.
 
 Kafka's requests name these things alike (a topic struct with a list of partitions; `group_id`; `transactional_id`), so
 one walk over the decoded message finds them in every API, and a new API needs nothing here.

@@ -14,7 +14,7 @@ from broker_embedded.common.filesystem import File, FileSystem, parent
 
 
 class FileRecord:
-    """Remaining content of one file after a crash."""
+    """The content of one file that would survive a crash."""
 
     __slots__ = ("durable_size", "is_name_durable", "overwritten", "path")
 
@@ -37,7 +37,7 @@ class FileRecord:
         self.overwritten.clear()
 
     def forget(self, fs: FileSystem) -> None:
-        """Make the file what a crash leaves."""
+        """Reduce the file to what a crash would leave."""
         if not fs.exists(self.path):
             return
         if not self.is_name_durable:
@@ -103,7 +103,7 @@ class Unsynced:
                 record.is_name_durable = True
 
     def forget_below(self, path: str) -> None:
-        """Take away what was not durable below `path`."""
+        """Remove everything below `path` that was not durable."""
         for record in self._below(path):
             record.forget(self._fs)
             self._remove(record.path)

@@ -46,7 +46,7 @@ class CommittedLog:
         """(offset, COMMIT or ABORT) by producer id, in order."""
 
     def extend(self, log: Log, high_watermark: int, *, node: str) -> int:
-        """Return a leader shows its log up to `high_watermark`. Returns how many batches are new."""
+        """Add the batches of a leader's log below `high_watermark`. Returns how many are new."""
         before = len(self._batches)
         for batch, data, position in _batches(log, self.end_offset, high_watermark):
             self._batches.append(batch)
@@ -76,7 +76,7 @@ class CommittedLog:
         return self.values.get(offset)
 
     def decision(self, offset: int) -> str:
-        """Return what became of the record: COMMIT, ABORT, OPEN, or NONE if it is in no transaction."""
+        """Return the outcome of the record's transaction: COMMIT, ABORT, OPEN, or NONE if it is in none."""
         producer_id = self._transactional.get(offset)
         if producer_id is None:
             return "NONE"

@@ -33,7 +33,7 @@ class FaultPlan:
         self._mean_gap_s = mean_gap_s
         self._open: list[asyncio.Task[None]] = []
         self._busy: dict[str, None] = {}
-        """Nodes that something is being done to."""
+        """Nodes that a fault concerns now."""
         self._bad_links = 0
         """Faults of links between nodes."""
         self._mending = asyncio.Event()
@@ -126,7 +126,7 @@ class FaultPlan:
         self._busy.pop(node.name)
 
     def _a_node(self) -> SimulatedNode | None:
-        """Return a node to which nothing is being done, marked as busy; a majority is left alone."""
+        """Return a node that no fault concerns, marked as busy; None if a majority would not be left alone."""
         nodes = self._simulation.nodes
         free = [node for node in nodes if node.name not in self._busy and node.is_running]
         if not free or len(self._busy) >= max(1, (len(nodes) - 1) // 2) + (self._random.random() < 0.1):

@@ -35,7 +35,7 @@ def not_in_sync(nodes: Sequence[SimulatedNode], scenario: Scenario) -> str | Non
 
 
 def still_open(scenario: Scenario, invariants: Invariants) -> str | None:
-    """Return an undecided transaction: one of a client that died ends by its timeout."""
+    """Return an undecided transaction, or None. That of a client that died ends by its timeout."""
     for topic, number in product((TOPIC, COPIES), range(scenario.partitions)):
         producer_ids = invariants.committed(TopicPartition(topic, number)).open_transactions()
         if producer_ids:

@@ -43,7 +43,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._selector = _TimeMachine(self)
         self.on_quiet: Callable[[], None] = _nothing
         self.turns = 0
-        """How often something ran: a measure of work that does not depend on the machine."""
+        """The number of callbacks that ran: a measure of work that does not depend on the machine."""
         self.set_task_factory(_new_task)
 
     def time(self) -> float:

@@ -49,7 +49,7 @@ class ShareInvariants:
         self.deliveries[place, offset] += 1
 
     def asked(self, place: TopicPartition, offsets: Iterable[int]) -> None:
-        """Record that a member accepts these records; the answer may be lost."""
+        """Record that a member accepts these records; the response may be lost."""
         self._asked.setdefault(place, set()).update(offsets)
 
     def accepted(self, place: TopicPartition, offsets: Iterable[int]) -> None:

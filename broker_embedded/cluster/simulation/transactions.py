@@ -19,7 +19,7 @@ class ObservedTransaction:
         self.values: list[tuple[int, bytes]] = []
         """(partition, value) of everything that was sent, acknowledged or not."""
         self.asked: str | None = None
-        """COMMIT or ABORT, once the client has asked for it; everything was acknowledged before."""
+        """COMMIT or ABORT, once the client has requested it; everything was acknowledged before."""
         self.told: str | None = None
         """The same, once the coordinator has confirmed it."""
 

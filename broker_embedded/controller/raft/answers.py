@@ -52,7 +52,7 @@ def _error(fetch: FetchRequest, *, epoch: int, is_leader: bool, high_watermark: 
 def refuse_request(
     request: ElectionRequest, *, node_id: int, epoch: int, leader_id: int
 ) -> VoteResponse | EpochResponse:
-    """Return a refusal with the current leader and epoch, and whether the request is outdated."""
+    """Return a refusal with the current leader and epoch. A request of an older epoch gets FENCED_LEADER_EPOCH."""
     error = ErrorCode.FENCED_LEADER_EPOCH if request.epoch < epoch else ErrorCode.NONE
     if isinstance(request, VoteRequest):
         return VoteResponse(voter_id=node_id, epoch=epoch, leader_id=leader_id, granted=False, error=error)

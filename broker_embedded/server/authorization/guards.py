@@ -34,7 +34,7 @@ def anybody(rights: Rights, ctx: RequestContext[Services], request: Message, han
 
 
 def on_cluster(*any_of: AclOperation) -> Guard:
-    """Return a guard: the cluster's operation, or one of several, is needed for the whole request."""
+    """Return a guard that requires an operation on the cluster, or one of several, for the whole request."""
 
     def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         require_on_cluster(rights, *any_of)
@@ -44,7 +44,7 @@ def on_cluster(*any_of: AclOperation) -> Guard:
 
 
 def on_resource(operation: AclOperation, resource: AclResource, field: str) -> Guard:
-    """Return a guard: the operation is needed on the resource that a field of the request names."""
+    """Return a guard that requires the operation on the resource named by a field of the request."""
 
     def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         require(rights, operation, resource, getattr(request, field))
@@ -54,7 +54,7 @@ def on_resource(operation: AclOperation, resource: AclResource, field: str) -> G
 
 
 def with_fields(request: Message, **fields: Any) -> Message:
-    """Return a copy of the request with other values: the original is needed for responses that refuse all of it."""
+    """Return a copy of the request with other values. The original is kept for a response that refuses all of it."""
     changed = copy.copy(request)
     for name, value in fields.items():
         setattr(changed, name, value)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def _of_settings(api: ApiKey, operation: AclOperation, field: str) -> Guard:
-    """Return a guard: topics and groups are asked for themselves, everything else is the cluster's."""
+    """Return a guard that requires the operation on the topics and groups named, and on the cluster for all other
+    resources."""
 
     def refused(rights: Rights, resource: Message) -> BrokerError | None:
         if resource.resource_type == ResourceType.TOPIC:

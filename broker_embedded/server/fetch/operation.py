@@ -345,7 +345,8 @@ class Fetch(DelayedOperation[TopicPartition]):
         return self.body()
 
     def _throttled(self, throttle_ms: int) -> Body:
-        """Return a session that was to begin does not: the client has to learn of all its partitions first."""
+        """Return an empty response with the throttle time. A session that would begin with it does not: the client has
+        to learn of all its partitions first."""
         session = self._session
         session_id = 0 if session is None else session.session_id
         if session is not None and session.is_full_answer:

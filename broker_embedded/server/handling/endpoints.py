@@ -23,7 +23,7 @@ def leader_endpoints(image: ClusterImage, partitions: Iterable[dict[str, Any]]) 
 
 
 def endpoints_of(image: ClusterImage, nodes: Iterable[int]) -> list[dict[str, Any]]:
-    """Return one entry for each of the nodes that is registered, in the order of their ids."""
+    """Return one entry for each registered node, in the order of their ids."""
     brokers = image.brokers
     return [
         {"node_id": node, "host": brokers[node].host, "port": brokers[node].port, "rack": brokers[node].rack}

@@ -178,7 +178,7 @@ def until(
     loop: asyncio.AbstractEventLoop,
     timeout_ms: int,
 ) -> Promise[bool]:
-    """Return a promise that is kept when the image fulfils `condition`: with True, or with False after the timeout."""
+    """Return a promise that resolves to True when the image fulfils `condition`, or to False after the timeout."""
     promise: Promise[bool] = Promise()
     if condition(metadata.image):
         promise.set_result(True)

@@ -179,7 +179,8 @@ class Cleaning:
     # -- helpers
 
     def _aborted_in(self, segment: LogSegment) -> Sequence[AbortedTransactionEntry]:
-        """Return every aborted transaction with records in this segment, also if its marker is in a later one."""
+        """Return every aborted transaction with records in this segment, including those whose marker is in a later
+        one."""
         next_base = self._log.segments.next_base_offset(segment)
         end = self._log.log_end_offset if next_base is None else next_base
         return self._log.aborted_entries(segment.base_offset, end)

@@ -35,8 +35,8 @@ class OffsetMap:
 
 
 def _short(key: bytes) -> bytes:
-    """Return a key, or the 128-bit digest of a long one, as Kafka keeps all of them; a digest never collides with a
-    shorter key."""
+    """Return a key, or the 128-bit digest of a long one (Kafka keeps digests of all). No digest equals a shorter
+    key."""
     if len(key) <= _LONG_KEY_BYTES:
         return key
     import hashlib  # few logs have such keys; loading it takes a millisecond of a start

@@ -214,10 +214,8 @@ class Admin:
         return self._carrier.run(topic_steps.delete_records(before))
 
     def plan_replicas(self, topic: str, factor: int) -> tuple[ReplicaMove, ...]:
-        """Return what gives each partition of a topic so many replicas, and nothing done; those that stay do not move.
-
-        Raises `UnknownTopic`, and `InputError` where the cluster has fewer brokers that are up.
-        """
+        """Return the moves that give each partition of a topic `factor` replicas. Nothing is changed; replicas that can
+        stay do not move. Raises `UnknownTopic`, and `InputError` where fewer brokers than that are up."""
         return self._carrier.run(replica_steps.plan_replicas(topic, factor, at_ms=self._now_ms()))
 
     def alter_replicas(self, moves: Sequence[ReplicaMove], *, wait: bool = True) -> None:

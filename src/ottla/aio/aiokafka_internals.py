@@ -56,7 +56,7 @@ def network_of(client: Any) -> Any:
 
 
 def coordinator_of(consumer: Any) -> Any:
-    """Return what a consumer knows of its group; None before it has started."""
+    """Return a consumer's group coordinator; None before the consumer has started."""
     return getattr(consumer, "_coordinator", None)
 
 

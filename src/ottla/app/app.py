@@ -541,8 +541,8 @@ class App(DeclaresQueues, DeclaresEvents):
 
     @property
     def runner(self) -> Runner:
-        """Return what runs the app now, with `pause`, `resume`, `seek` and `drain`; `LifecycleError` when it does not
-        run."""
+        """Return the `Runner` of the app that runs now, with `pause`, `resume`, `seek` and `drain`. Raises
+        `LifecycleError` when it does not run."""
         if self._runner is None:
             raise LifecycleError("the app is not running")
         return self._runner

@@ -224,7 +224,7 @@ class Route:
             )
 
     def plan(self) -> RoutePlan:
-        """Return what the session must know."""
+        """Return the route's plan for the session."""
         return RoutePlan(
             name=self.name,
             topics=self.topics,

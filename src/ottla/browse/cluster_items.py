@@ -50,8 +50,8 @@ def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
 
 
 def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[dict[str, Any]]:
-    """Return what `cluster.disks/1` has, of facts with log directories; with an earlier sample also when each is
-    full."""
+    """Return the items of `cluster.disks/1` from facts with log directories. With an earlier sample they also say when
+    each directory will be full."""
     items = [_disk(broker.id, log_dir) for broker in found.brokers for log_dir in broker.log_dirs or ()]
     if before is not None:
         _forecast(items, before, seconds=max(0.001, (found.at_ms - before.at_ms) / 1000))

@@ -86,7 +86,7 @@ class Decoder:
 
 
 def _text_or_json(value: Any) -> Any:
-    """Return a text for JSON that is one, without its quotes."""
+    """Return the text of a JSON string, and any other value unchanged."""
     import msgspec
 
     if not isinstance(value, msgspec.Raw):

@@ -22,7 +22,7 @@ def finding_items(report: Report) -> list[dict[str, Any]]:
 
 
 def report_fields(report: Report, facts: ClusterFacts) -> dict[str, Any]:
-    """Return what `doctor/1` has beside its items."""
+    """Return the fields of `doctor/1` besides its items."""
     return {
         "cluster_id": facts.cluster_id,
         "at": moment(facts.at_ms),

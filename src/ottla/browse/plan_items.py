@@ -92,7 +92,7 @@ def bar(share: float) -> str:
 
 
 def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
-    """Return an item for each move: how far it is, and what it waits for."""
+    """Return an item for each move: its progress, and the reason why it waits."""
     return [
         {
             "topic": each.move.topic,
@@ -107,7 +107,7 @@ def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
 
 
 def broker_items(brokers: Iterable[BrokerProgress]) -> list[dict[str, Any]]:
-    """Return an item for each broker that receives: what it has of what it shall have."""
+    """Return an item for each receiving broker: how much of its data has arrived."""
     return [
         {
             "broker": each.broker,

@@ -20,8 +20,10 @@ _LOOK_EVERY_S: Final = 5.0
 def read_blocks(
     cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], *, follow: bool = False
 ) -> Generator[RecordRows | None, None, None]:
-    """Return all records of the spans (first offset, end offset), in order within a partition. `follow`: continue at
-    the end for ever, and yield None after each response, also after an empty one."""
+    """Yield all records of the spans (first offset, end offset), in order within a partition.
+
+    `follow`: continue at the end for ever, and yield None after each response, including an empty one.
+    """
     ranges = [
         OffsetRange(
             topic=place.topic,

@@ -33,8 +33,8 @@ def parse_to(text: str) -> str | int:
 
 
 def reset_items(plan: ResetPlan) -> list[dict[str, Any]]:
-    """Return an item of `groups.reset/1` for each partition that changes, or that was asked for an offset it does not
-    have."""
+    """Return an item of `groups.reset/1` for each partition that changes, or for which an offset was requested that it
+    does not have."""
     return [
         {
             "topic": move.topic,

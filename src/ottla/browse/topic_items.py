@@ -25,7 +25,7 @@ def topic_detail(facts: ClusterFacts, fact: TopicInfo, settings: dict[str, dict[
 
 
 def problems_of(partitions: Sequence[PartitionInfo]) -> str | None:
-    """Return what is wrong with partitions by the metadata alone; None if nothing is."""
+    """Return the problems that the metadata of these partitions shows; None if there are none."""
     leaderless = behind = 0
     for each in partitions:  # once: a list of topics has tens of thousands
         leaderless += each.leader is None
@@ -57,7 +57,7 @@ def topic_item(
 
 
 def setting_items(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
-    """Return all settings of a topic, with where each comes from; none where they may not be seen."""
+    """Return all settings of a topic, each with its origin; empty if the user may not see them."""
     from ottla.wire_client.errors import BrokerRefused
 
     try:
@@ -71,7 +71,7 @@ def setting_items(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
 
 
 def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
-    """Return an item of `topics.groups/1` for each of these groups that has committed for the topic, or has it
+    """Return an item of `topics.groups/1` for each of these groups that has committed offsets of the topic or has it
     assigned."""
     found = []
     for group in lags:
@@ -98,7 +98,8 @@ def partition_item(facts: ClusterFacts, topic: str, each: PartitionInfo) -> dict
 
 
 def _limit(topic: TopicInfo, settings: dict[str, dict[str, Any]]) -> int | None:
-    """Return what retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
+    """Return the size that the topic may reach on all brokers together by retention.bytes, which limits one
+    partition."""
     from ottla.admin.facts.cluster_facts import SettingInfo, whole_number
 
     given = settings.get("retention.bytes")

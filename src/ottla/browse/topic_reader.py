@@ -97,7 +97,7 @@ class TopicReader:
         return taken
 
     def read_to_end(self, *, timeout_s: float = 10.0) -> list[Record[Any]]:
-        """Return every record up to the end of each partition, as it is when this is called."""
+        """Return every record up to each partition's end at the time of the call."""
         for records in self._new_records(time.monotonic() + timeout_s, timeout_s=timeout_s):
             self._waiting += records
         taken, self._waiting = self._waiting, []

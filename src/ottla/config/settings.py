@@ -69,8 +69,8 @@ def printable(name: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a setting's value for display, unless all of it is a secret. A password in a URL is hidden. A callback or
-    another object is shown by name, because its arguments may be secret."""
+    """Return a setting's value for display. Passwords in URLs are hidden; callbacks and other objects are shown by
+    name, because their arguments may be secret. A setting whose whole value is secret must not be passed."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -48,7 +48,7 @@ def cluster(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Return a page of topics: filtered and sorted here, because a cluster may have ten thousand."""
+    """Return a page of topics. They are filtered and sorted here, because a cluster may have ten thousand."""
     wanted = matcher(query.text("match", most=300))
     sort = query.one_of("sort", _SORTS, "name")
     is_reversed = query.flag("reverse")

@@ -153,7 +153,8 @@ def _group(console: ConsoleState, name: str) -> dict[str, Any]:
 
 
 def _leases(console: ConsoleState, name: str) -> list[dict[str, Any]] | None:
-    """Return what a share group has in flight by partition. Only the embedded broker says it, by its control API."""
+    """Return the records of a share group that are in flight, by partition. Only the embedded broker reports them,
+    through its control API."""
     if console.choices.control is None:
         return None
     found: list[dict[str, Any]] = call(

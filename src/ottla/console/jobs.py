@@ -81,7 +81,7 @@ class Jobs:
         return job
 
     def items(self) -> list[dict[str, Any]]:
-        """Return all that are known, the newest first."""
+        """Return all known jobs, the newest first."""
         with self._lock:
             return [job.item() for job in reversed(self._jobs.values())]
 

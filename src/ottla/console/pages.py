@@ -84,7 +84,7 @@ def console_app(console: ConsoleState, rules: Rules) -> ASGIApp:
 
 
 def _session(console: ConsoleState, rules: Rules, query: Query) -> dict[str, Any]:
-    """Return what the page needs before it draws anything."""
+    """Return the fields that the page needs before it draws anything."""
     query.done()
     choices = console.choices
     return {

@@ -21,7 +21,7 @@ class Query:
         self._known: set[str] = set()
 
     def text(self, name: str, default: str | None = None, *, most: int = MOST_TEXT) -> str | None:
-        """Return a text; `default` where it is missing or empty."""
+        """Return a parameter's text; `default` where it is missing or empty."""
         value = self._take(name)
         if value is None or value == "":
             return default
@@ -32,7 +32,7 @@ class Query:
         return value
 
     def needed(self, name: str) -> str:
-        """Return a text that must be there; an empty one is one, for a group may be called so."""
+        """Return a required parameter's text. It may be empty: that is a valid name of a group."""
         value = self._take(name)
         if value is None:
             raise InputError(f"{name}: found nothing, wanted a text")

@@ -98,12 +98,10 @@ class FailurePolicy:
         carried: int = 0,
         expires_ms: int | None = None,
     ) -> Decision:
-        """Return what follows from the failure number `attempts` of a record; `outages` are not among them.
-
+        """Return the decision after the failure number `attempts` of a record, in which `outages` are not counted.
         `elapsed_ms` is the time since its first failure here; `stage` the number of the retry topic that the record is
-        in, 0 in its own topic; `carried` counts the failed deliveries before it came there; `expires_ms` is when the
-        record expires, by the clock of `now_ms`.
-        """
+        in, 0 in its own topic; `carried` the number of failed deliveries before it was written there; `expires_ms` the
+        time at which the record expires, by the clock of `now_ms`."""
         decision = self._decide(
             failure,
             attempts=attempts,

@@ -75,7 +75,7 @@ def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 
 def unavailable(records: Sequence[AnyRecord], failure: Failure, ordering: Ordering, *, is_batch: bool) -> RunResult:
-    """Return a result with nothing handled, for no fault of a record: all are redelivered."""
+    """Return a result with nothing handled, for a reason that is not a record's fault: all records are redelivered."""
     if ordering is Ordering.PARTITION and not is_batch:
         return RunResult(done=(), failures=[(records[0], failure)], untouched=records[1:])
     return RunResult(done=(), failures=[(record, failure) for record in records])

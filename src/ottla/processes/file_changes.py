@@ -83,7 +83,8 @@ class FileChanges:
 
 
 def _watched(folders: Sequence[Path]) -> Iterator[Any] | None:
-    """Return what waits for the operating system's events, a quarter of a second at most; None without `watchfiles`."""
+    """Return an iterator that waits for events of the operating system, at most a quarter of a second each; None
+    without `watchfiles`."""
     try:
         import watchfiles
     except ImportError:

@@ -342,7 +342,8 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         self._is_listened_to = self._spans is not None or self._sent_watch.wants_sample
 
     def _timed(self, on_delivery: Callable[[D], None] | None) -> Callable[[D], None]:
-        """Return what to call when the record that is sent now is settled. The next ones are not timed."""
+        """Return the callback for the record that is sent now, which measures the time until it is settled. The next
+        ones are not timed."""
         on_delivery = self._sent_watch.timed(on_delivery)
         self._listeners_found()
         return on_delivery

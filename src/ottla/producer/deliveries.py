@@ -199,7 +199,8 @@ class DeliveryTracker(Generic[D]):
 def delivery_error(
     failures: list[DeliveryFailure], total: int, still_out: list[UndeliveredRecord], *, cause: OttlaError | None = None
 ) -> DeliveryError | None:
-    """Return what `flush` raises: the failures, then what is not acknowledged yet. None when there is neither."""
+    """Return the error that `flush` raises: the failures, then the records that are not acknowledged yet. None if there
+    are neither."""
     if not total and not still_out:
         return None
     undelivered = [failure.record for failure in failures] + still_out

@@ -71,7 +71,7 @@ class LimitsCache:
         return limit
 
     def topic_limit(self, topic: str) -> Limit | None:
-        """Return what the cluster says about a topic, or None while it has not answered."""
+        """Return the cluster's limit for a topic, or None while the cluster has not answered."""
         return self._limits.get(topic)
 
     def check(self, topic: str, size_bytes: int) -> None:

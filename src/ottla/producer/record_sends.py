@@ -128,7 +128,7 @@ class RecordSends(list[Any]):
         self.add(sent if self._loop is loop else _OfAnotherLoop(sent))
 
     def take(self) -> list[Sent]:
-        """Return what was sent so far, for a record whose handler has returned."""
+        """Return the sends so far, for a record whose handler has returned."""
         count = len(self)  # an heir may add to it meanwhile
         taken = self[:count]
         del self[:count]

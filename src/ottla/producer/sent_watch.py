@@ -41,7 +41,8 @@ class SentWatch:
         self.wants_sample = bool(self.hooks)
 
     def timed(self, then: Callable[[Any], None] | None) -> Callable[[Any], None]:
-        """Return what to call when the record that is sent now is settled, and what to call after it."""
+        """Return a callback for the record that is sent now, which is called when it is settled and then calls
+        `then`."""
         self.wants_sample = False
         began_ms = self._now_ms()
 

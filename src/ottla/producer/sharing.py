@@ -46,7 +46,7 @@ class Shared(Generic[P]):
             return any(made is producer for made in self._made.values())
 
     def take_all(self, belongs: Callable[[Hashable], bool] = lambda identity: True) -> list[P]:
-        """Return all that are open, for the caller to close. They are not given out any more."""
+        """Return all open ones, for the caller to close. They are not shared any more."""
         with self._lock:
             taken = [identity for identity in self._made if belongs(identity)]
             return [made for made in map(self._made.pop, taken) if not made.is_closed]

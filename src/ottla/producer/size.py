@@ -67,7 +67,7 @@ def most_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
 
 
 def _size_of_bytes(data: bytes | None) -> int:
-    """Return a length and the bytes; null is the length -1, one byte."""
+    """Return the size of a length and the bytes; null has the length -1, one byte."""
     if data is None:
         return 1
     return varint_size(len(data)) + len(data)

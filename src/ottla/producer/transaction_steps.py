@@ -45,7 +45,7 @@ class TransactionClient(Protocol):
         """
 
     def still_out(self) -> tuple[Any, ...]:
-        """Return what `settle` could not wait for, as `TransactionFailures.error` takes it."""
+        """Return the deliveries that `settle` could not wait for, as `TransactionFailures.error` takes them."""
         ...
 
     def forget_failures(self) -> None:

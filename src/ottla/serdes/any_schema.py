@@ -139,10 +139,10 @@ class RegistryValues:
 
 
 def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[Any, bytes], bytes]:
-    """Return a function from a plain value, as JSON has it, and a prefix to bytes. Dates are text, bytes are base64, a
-    record of a union that has several is `{"full.Name": {...}}` where its fields do not say which it is.
+    """Return a function that encodes a plain value, as JSON has it, behind a prefix.
 
-    Raises ValueError for a value that does not fit.
+    Dates are text and bytes are base64. A record of a union with several records is `{"full.Name": {...}}` where its
+    fields do not show which one it is. The function raises ValueError for a value that does not fit.
     """
     parsed = parse(schema, using=using)
     checks = Checks(parsed.bodies)
@@ -163,7 +163,7 @@ def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[A
 
 
 def plain_reader(written: Parsed, *, start: int = 0) -> Callable[[bytes], Any]:
-    """Return a reader of values as JSON has them."""
+    """Return a function that decodes values to the types of JSON."""
     read = reader(written, None, start=start)
     return (lambda data: named_as_json(read(data))) if written.names_records else read
 
@@ -186,7 +186,7 @@ def _lost(given: Any, converted: Any) -> str:
 
 
 def named_as_json(value: Any) -> Any:
-    """Return a value with the records of unions as Avro's JSON has them: `{"full.Name": {...}}`."""
+    """Return a value in Avro's JSON encoding, in which a record of a union is `{"full.Name": {...}}`."""
     if isinstance(value, tuple):
         name, record = value
         return {name: named_as_json(record)}

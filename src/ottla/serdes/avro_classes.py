@@ -47,8 +47,8 @@ def of_records(kind: Any) -> OfRecord:
 
 
 def builder_of(kind: Any) -> Callable[[Any], Any]:
-    """Return a function that makes a type of plain values, in which records of unions are values of their class
-    already."""
+    """Return a function that makes a value of this type from plain values, in which records of unions already have
+    their class."""
     members = _members(kind)
     classes = tuple(each for each in members if is_model(each) and not typing.is_typeddict(each))
     if mentions_pydantic(kind) or len(classes) < 2:

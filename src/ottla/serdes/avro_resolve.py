@@ -93,8 +93,9 @@ def _has_namesakes(bodies: Mapping[str, Any]) -> bool:
 
 
 def _with_long_names(schema: Any) -> Any:
-    """Return a parsed schema in which namespaces are a part of names. fastavro resolves by names without namespaces,
-    and takes the first of a union: of two that differ in their namespace only, the wrong one."""
+    """Return a parsed schema in which namespaces are a part of names. fastavro resolves by names without namespaces and
+    takes the first match of a union, so of two records that differ in their namespace only it may take the wrong
+    one."""
     if isinstance(schema, str):
         return schema.replace(".", "__")
     if isinstance(schema, list):

@@ -26,7 +26,7 @@ class Misfit(ValueError):
 
     @classmethod
     def of(cls, error: Exception) -> Misfit:
-        """Return an error of msgspec's, whose place is a part of its text."""
+        """Return a `Misfit` for an error of msgspec, whose text contains the place."""
         problem, _, place = str(error).partition(" - at `$")
         misfit = cls(problem)
         misfit.place = place.removesuffix("`")

@@ -32,7 +32,8 @@ class JsonUnion:
     has_none: bool
 
     def decoder(self, dec_hook: Callable[[type[Any], Any], Any] | None) -> Callable[[bytes], Any]:
-        """Return what decodes a member, or raises `msgspec.ValidationError` for a value that is of none."""
+        """Return a function that decodes a member, and raises `msgspec.ValidationError` for a value that matches
+        none."""
         tagged = msgspec.defstruct("Tagged", [("tag", str | int | None, None)], rename={"tag": self.field})
         read_tag: Callable[[bytes], Any] = msgspec.json.Decoder(tagged).decode
         decoders: dict[Any, Callable[[bytes], Any]] = {

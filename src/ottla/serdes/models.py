@@ -84,7 +84,8 @@ _attributes: weakref.WeakKeyDictionary[type, dict[str, str]] = weakref.WeakKeyDi
 
 
 def attributes_of(kind: type[Any]) -> Mapping[str, str]:
-    """Return a model's attributes by the names of its fields in encoded data; none for a class that is no model."""
+    """Return a model's attributes by the names of their fields in encoded data; empty for a class that is not a
+    model."""
     found = _attributes.get(kind)
     if found is None:
         if not is_model(kind):
@@ -140,7 +141,7 @@ _names: dict[Any, list[tuple[str, bool]]] = {}
 
 
 def _names_of(kind: Any) -> list[tuple[str, bool]]:
-    """Return a dataclass's fields, and whether each can hold nothing that has fields itself."""
+    """Return a dataclass's fields, and whether each has only values without fields of their own."""
     found = _names.get(kind)
     if found is None:
         try:

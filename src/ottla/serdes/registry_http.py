@@ -176,7 +176,8 @@ def _advice(status: int) -> str:
 
 
 def without_credentials(urls: str) -> str:
-    """Return a URL that cannot be parsed as an error may show it: without all between the scheme and the last `@`."""
+    """Return a URL that cannot be parsed without the text between the scheme and the last `@`, so that an error may
+    show it."""
     return re.sub(r"^(\w+://)?.*@", r"\1", urls, flags=re.DOTALL)
 
 

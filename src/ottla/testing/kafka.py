@@ -117,7 +117,7 @@ class Kafka:
                 admin.delete_topics(*({topic.name for topic in admin.list_topics()} - topics))
 
     def fresh_name(self, hint: str) -> str:
-        """Return an unused topic or group name that begins with `hint`: other runs may share the cluster."""
+        """Return an unused topic or group name that begins with `hint`. Other test runs may share the cluster."""
         ending = f"-{next(self._numbers)}-{secrets.token_hex(3)}"
         return _NOT_IN_TOPIC_NAMES.sub("-", hint).strip("-.")[: _TOPIC_NAME_LIMIT - len(ending)] + ending
 
@@ -168,10 +168,8 @@ class Kafka:
     def consume_all(
         self, topic: str, *, key: Any = None, value: Any = None, at_least: int = 0, timeout_s: float = 10.0
     ) -> list[Record[Any]]:
-        """Return every record that is in the topic, by partition and offset. Waits until `at_least` so many are there.
-
-        A topic that does not exist yet is waited for too, if records are: the first dead letter may create it.
-        """
+        """Return every record of the topic, by partition and offset, once there are `at_least` so many. With `at_least`
+        the topic itself is waited for too: the first dead letter may create it."""
         deadline = time.monotonic() + timeout_s
         with self._reader_of(topic, key, value, deadline if at_least else 0.0) as reader:
             records = reader.take(at_least, timeout_s=deadline - time.monotonic()) if at_least else []
@@ -206,7 +204,7 @@ def check_choice(choice: str) -> None:
 
 
 def settings_of_clients(servers: str, pairs: Iterable[str]) -> dict[str, str]:
-    """Return what clients need to connect to `servers`: of `NAME=VALUE` texts, and of OTTLA_CLIENT_* in the
+    """Return the settings of clients of `servers`, from `NAME=VALUE` texts and from OTTLA_CLIENT_* in the
     environment."""
     from ottla.config import admin_settings
     from ottla.config.pairs import parse_pairs

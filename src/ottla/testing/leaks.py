@@ -27,7 +27,7 @@ class Leaks:
                 self._opened_in[found] = test or ""
 
     def left(self) -> list[str]:
-        """Return one line for each object that a test opened and that is still open."""
+        """Return one line for each object that a test opened and did not close."""
         return sorted(
             f"{test}: {_described(found)}" for found in _open() if (test := self._opened_in.get(found, "a fixture"))
         )

@@ -36,7 +36,8 @@ async def wait_until_async(
 
 
 def _look(condition: Callable[[], T], timeout_s: float, what: str) -> Callable[[], T]:
-    """Return a function that returns what the condition gives if that is true, and raises `NotYet` until time is up."""
+    """Return a function that returns the condition's value once it is true, and raises `NotYet` until the time is
+    up."""
     until_s = time.monotonic() + timeout_s
 
     def look() -> T:

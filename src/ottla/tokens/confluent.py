@@ -55,11 +55,8 @@ def await_token(config: Mapping[str, Any]) -> None:
 
 
 def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration of librdkafka's names with `oauth_cb` in place of the settings about tokens, where it has
-    any.
-
-    Raises ConfigError for settings that cannot be.
-    """
+    """Return a configuration for librdkafka in which `oauth_cb` replaces the settings about tokens, if it has any.
+    Raises ConfigError for invalid settings."""
     if not has_tokens(config):
         return dict(config)
     kept = {name: value for name, value in config.items() if not is_oauth_name(name)}

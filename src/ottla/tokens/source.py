@@ -112,5 +112,6 @@ class TokenSource:
         return int(most * (0.5 + chance / 2))
 
     def _renewal_of_the_rest(self, token: Token, now_ms: int) -> int:
-        """Return a twentieth of what is left, so that a token renewed late is found before the old one ends."""
+        """Return the time until the next attempt: a twentieth of the token's remaining life, so that a late renewal
+        succeeds before it ends."""
         return now_ms + min((token.expires_ms - now_ms) // 20, MOST_PAUSE_MS)

@@ -92,7 +92,7 @@ def expiry_of(claims: Mapping[str, Any]) -> float | None:
 
 
 def text_claim(claims: Mapping[str, Any], name: str) -> str:
-    """Return a claim that is text, else empty."""
+    """Return a claim if it is text, else an empty text."""
     found = claims.get(name)
     return found if isinstance(found, str) else ""
 

@@ -281,8 +281,8 @@ class _DecoderWriter:
 def read_numbers(
     buffer: Buffer, position: int, end: int, left: int, count: int, code: str, width: int, nullable: bool
 ) -> tuple[list[Any] | None, int, int]:
-    """Return an array of numbers, the position behind it, and what is left of the budget: eight of them count as
-    one."""
+    """Return an array of numbers, the position behind it, and the remaining budget: eight numbers count as one
+    element."""
     if count < 0:
         if count == -1 and nullable:
             return None, position, left

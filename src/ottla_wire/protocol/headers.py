@@ -91,7 +91,8 @@ def encode_request_frame(api_key: ApiKey, version: int, correlation_id: int, cli
 
 @lru_cache(maxsize=256)
 def _end_of_request_header(api_key: int, version: int, client_id: str | None) -> tuple[int, bytes]:
-    """Return what a client's requests have in common behind the correlation id: its name, of this size, and no tags."""
+    """Return the part of a header that all requests of a client share: the size of its name, and the bytes of the name
+    and of empty tags."""
     tags = b"\0" if is_flexible(api_key, version) else b""
     if client_id is None:
         return -1, tags

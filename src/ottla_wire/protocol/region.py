@@ -24,7 +24,7 @@ class Region:
 
     @abstractmethod
     def buffers(self) -> Sequence[bytes]:
-        """Return all of it in memory, for when the kernel cannot send it."""
+        """Return all of its bytes, for when the kernel cannot send them from the file."""
 
     @abstractmethod
     def first(self, size: int) -> Self:
@@ -32,7 +32,7 @@ class Region:
 
     @abstractmethod
     def without_first(self, size: int) -> Self:
-        """Return what is left after the first `size` bytes."""
+        """Return the region without its first `size` bytes."""
 
 
 Part = bytes | bytearray | memoryview | Region

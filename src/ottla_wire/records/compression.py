@@ -114,7 +114,7 @@ def _inflate(module: Any, data: Buffer, max_size: int, *, ratio: int = 0, guess:
 
 
 def _zstd_content_size(data: Buffer) -> int:
-    """Return what the frame header says the content measures; 0 if it does not say. It may lie: use it as a first
+    """Return the size of the content by the frame header; 0 if it has none. The header may lie, so this is only a first
     guess."""
     if len(data) < 6 or bytes(data[:4]) != _ZSTD_MAGIC:
         return 0

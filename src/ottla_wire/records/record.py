@@ -92,10 +92,11 @@ def iter_plain_rows(plain: bytes, header: BatchHeader, *, at_once: int = 10_000)
 
 
 def _decode_rows(data: bytes, p: int, count: int, header: BatchHeader) -> tuple[list[Row], int]:
-    """Return one loop without a call per field: varints of one and two bytes, nearly all of them, are read in line.
+    """Return the records as rows, and the position behind them.
 
-    A field's length is not checked against the record's end when it is read; one that overruns leaves `p` beyond the
-    end, and that is checked.
+    One loop without a call per field: varints of one and two bytes, nearly all of them, are read in line. A field's
+    length is not checked against the record's end when it is read; one that overruns leaves `p` beyond the end, and
+    that is checked.
     """
     base_offset = header.base_offset
     is_stamped_by_broker = header.attributes & LOG_APPEND_TIME_FLAG

@@ -41,7 +41,7 @@ class TryAgain(Exception):
 
 
 class RequestRefused(Exception):
-    """An answer that no repetition will change."""
+    """A response that no retry will change."""
 
     def __init__(self, code: int, what: str) -> None:
         self.code = ErrorCode(code)

@@ -1,8 +1,7 @@
 """An idempotent producer: acks=all, retries until acknowledged, one batch under way per partition.
 
-It never gives a batch up, so a leader that has everything that was acknowledged never tells it
-OUT_OF_ORDER_SEQUENCE_NUMBER. A deposed leader that does not know it yet may; so the answer is believed when it has come
-`PATIENCE` times in a row.
+It never gives a batch up, so a leader that has all acknowledged records never responds OUT_OF_ORDER_SEQUENCE_NUMBER. A
+deposed leader that does not know it yet may; so the error is accepted only after `PATIENCE` times in a row.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ async def append(
 
 
 async def _append_once(client: Client, topic: str, partition: int, batch: bytes, transactional_id: str | None) -> int:
-    """Return one attempt: the offset of the first record, TryAgain, NoAnswer or Refused."""
+    """Make one attempt, and return the offset of the first record. Raises TryAgain, NoAnswer or RequestRefused."""
     leader = await client.leader(topic, partition)
     body = {
         "transactional_id": transactional_id,

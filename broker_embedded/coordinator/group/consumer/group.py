@@ -87,8 +87,8 @@ class ConsumerGroup:
         return self.members.get(self.static_members.get(instance_id, ""))
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """Return a static member that came back under a new id has its predecessor's target until a new one is
-        computed."""
+        """Return the member's target assignment. A static member that returned under a new id has its predecessor's
+        until a new target is computed."""
         if member.member_id in self.targets:
             return self.targets[member.member_id]
         instance_id = member.subscription.instance_id

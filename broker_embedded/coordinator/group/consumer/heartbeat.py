@@ -136,7 +136,7 @@ def heartbeat(
     now_ms: int,
     wall_ms: int,
 ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
-    """Return a member that is not leaving. BrokerError if it is refused; nothing has changed then."""
+    """Handle a member that is not leaving. Raises BrokerError if it is refused; nothing has changed then."""
     current = group.members.get(request.member_id)
     if current is not None and current.progress.state is MemberState.UNKNOWN and request.owned != NOTHING:
         raise BrokerError(

@@ -187,7 +187,7 @@ def _update_epoch(recorder: Recorder, *, image: ClusterImage, force: bool) -> No
 
 
 def _hash_of(topics: dict[bytes, int]) -> int:
-    """Return a number that changes with the topics and their partitions; it is not the one that Kafka computes."""
+    """Return a hash of the topics and their partitions. It differs from the one that Kafka computes."""
     if not topics:
         return 0
     text = b"".join(topic_id + count.to_bytes(4, "big") for topic_id, count in sorted(topics.items()))

@@ -88,8 +88,7 @@ def idle_members(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _enough_partitions(group: GroupInfo) -> str:
-    """Return one partition per member, if the group reads a single topic: with several topics it is not known which
-    one."""
+    """Return the fix for members without partitions. It names the topic if the group reads a single one."""
     members = group.members or ()
     topics = {place.topic for member in members for place in member.partitions}
     if len(topics) != 1:

@@ -30,10 +30,8 @@ OF_BROKERS: Final = {
 def merge_inherited(
     found: Sequence[tuple[TopicInfo, CheckResult]], setting: str, fix: str, *also: str
 ) -> list[CheckResult]:
-    """Return what was found of topics: of those that have the setting (and `also`) of their brokers in one finding.
-
-    `fix` is the value that mends it for all: `1`, or a word for it.
-    """
+    """Return the findings of topics, with those that inherit the setting (and `also`) from their brokers merged into
+    one finding. `fix` is the value that fixes it for all: `1`, or a word for it."""
     own = [each for topic, each in found if any(is_own(topic, name) for name in (setting, *also))]
     inherited = [(topic, each) for topic, each in found if not any(is_own(topic, name) for name in (setting, *also))]
     if len(inherited) < 2:

@@ -220,7 +220,7 @@ class TopicInfo:
         return min([len(partition.replicas) for partition in self.partitions], default=0)
 
     def number(self, setting: str) -> int | None:
-        """Return a setting as a whole number; None if it is unknown or no number."""
+        """Return a setting as a whole number; None if it is unknown or not a number."""
         return whole_number(self.settings.get(setting))
 
 

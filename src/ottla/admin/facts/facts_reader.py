@@ -625,7 +625,7 @@ class _FactsReading:
                 yield TopicPartition(topic.name, each.partition), each
 
     def _all_partitions(self) -> list[dict[str, Any]] | None:
-        """Return what to ask a broker's log directories for: None is all."""
+        """Return the topics of a DescribeLogDirs request; None asks for all."""
         if self.wanted.topics is None:
             return None
         return [

@@ -185,7 +185,7 @@ def _check_texts(acl: Acl) -> None:
 
 
 def _acl(resource: Any, found: Any) -> Acl:
-    """Return an ACL of a response, with the number itself where Kafka's word is not known."""
+    """Return an ACL of a response. A number for which Kafka's word is unknown stays a number."""
     return Acl(
         resource=ACL_RESOURCES.get(resource.resource_type, str(resource.resource_type)),
         name=resource.resource_name,

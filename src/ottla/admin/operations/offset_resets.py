@@ -144,8 +144,11 @@ def plan_reset(
 
 
 def plan_copy(group: str, to: str, *, at_ms: int) -> AdminOperation[ResetPlan]:
-    """Return what it would do to put group `to` where another one is, on all that this has committed. A group is copied
-    to itself for its undo file. InputError where one of two groups is a share group."""
+    """Return the plan that sets the offsets of group `to` to those of `group`, for every partition that `group` has
+    committed.
+
+    A group is copied to itself for its undo file. Raises InputError where one of two groups is a share group.
+    """
     (source,) = yield from describe_groups([group], at_ms=at_ms)
     target = yield from _described(to, at_ms)
     if group != to:

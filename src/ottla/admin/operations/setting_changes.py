@@ -162,7 +162,7 @@ def _describe(kind: int, name: str, settings: list[str] | None) -> AdminOperatio
 
 
 def setting_text(value: object) -> str:
-    """Return a value as Kafka takes it."""
+    """Return a setting's value as the text that Kafka accepts."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -299,7 +299,8 @@ class _Looking:
 
 
 def reachable_only(facts: ClusterFacts) -> ClusterFacts:
-    """Return a broker that did not answer counts as fenced: it gets nothing, and keeps what it has."""
+    """Return the facts with each broker that did not answer marked as fenced: it gets no replicas and keeps those that
+    it has."""
     brokers = tuple(
         broker if broker.log_dirs is not None else replace(broker, is_fenced=True, log_dirs=())
         for broker in facts.brokers

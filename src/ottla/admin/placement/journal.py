@@ -133,7 +133,7 @@ def submitted(lines: Iterable[Line]) -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 def cancelled(lines: Iterable[Line]) -> set[tuple[str, int]]:
-    """Return what the run gave up that is not over yet. The next one tries it again."""
+    """Return the moves that the run gave up and that are not finished. The next run tries them again."""
     found: set[tuple[str, int]] = set()
     for line in lines:
         if line["step"] == DONE:

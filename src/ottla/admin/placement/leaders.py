@@ -90,7 +90,8 @@ class _Leading:
         return steps
 
     def relieve(self, b: int, limit: float, kept: int = -1) -> bool:
-        """Return one hand-over, or a chain of them: what ends the excess, else the largest that goes."""
+        """Move leaders away from a broker: by the single change or chain of changes that ends its excess, else by the
+        largest one possible. Returns whether anything moved."""
         too_much = self.lead[b] - limit
         steps = self.chain(b, too_much, limit, kept)
         if not steps:

@@ -69,7 +69,7 @@ def left_throttles(facts: ClusterFacts, runs: Iterable[RunThrottle] = ()) -> tup
 
 
 def throttle_of(lines: Iterable[journal.Line]) -> tuple[ThrottleSetting, ...]:
-    """Return what the run of these lines of a journal has set and not put back."""
+    """Return the throttle settings that a run has set and not restored, by the lines of its journal."""
     settings: tuple[ThrottleSetting, ...] = ()
     for line in lines:
         if line["step"] == journal.THROTTLE:

@@ -116,7 +116,7 @@ class Reporting:
         return f"broker {move.old[0]} leads {_share(self.leads.get(move.old[0], 0.0))} the mean"
 
     def loads(self, replicas: list[list[int]], disks: DiskPlan) -> tuple[BrokerLoad, ...]:
-        """Return what each broker has with these replicas (broker ids)."""
+        """Return each broker's load with these replicas (broker ids)."""
         size: Counter[int] = Counter()
         count: Counter[int] = Counter()
         leaders: Counter[int] = Counter()

@@ -119,7 +119,8 @@ def _shed(state: Placement, b: int, only: Collection[int], *, cool: bool) -> boo
 
 
 def _exchange(state: Placement, b: int, only: Collection[int]) -> bool:
-    """Return a large replica for a smaller one of a broker with room: the pair that costs least for what it frees."""
+    """Exchange a large replica for a smaller one of a broker with room, choosing the pair that moves the fewest bytes
+    for the space that it frees. Returns whether there was such a pair."""
     size, excess = state.size, state.excess(b)
     held = state.by_size(b)
     best: tuple[float, int, int, int] | None = None

@@ -39,7 +39,7 @@ class AsyncQueueMember(QueueMember):
         self._workers: Workers = self._workers_of(Workers, begun, is_stopping=self._is_stopping)
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
-        """Return what a worker task handles, or has handled last. Safe in any thread."""
+        """Return the run that a worker task handles, or has handled last. Safe in any thread."""
         return self._workers.run_of(task)
 
     async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:

@@ -30,7 +30,7 @@ class Workers(WorkerBase):
         self._is_over = False
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
-        """Return what a worker task handles, or has handled last. Safe in any thread."""
+        """Return the run that a worker task handles, or has handled last. Safe in any thread."""
         return self._at.get(task)
 
     def start(self) -> None:

@@ -31,7 +31,8 @@ def sender_of(client: Any) -> asyncio.Task[None]:
 
 
 def why_ended(client: Any) -> BaseException | None:
-    """Return what ended aiokafka's sender: everything it is asked afterwards fails, with errors that do not say why."""
+    """Return the error that ended aiokafka's sender, after which every call fails with errors that do not name the
+    reason."""
     task: asyncio.Task[None] | None = internals.sender_of(client).sender_task
     if task is None or not task.done() or task.cancelled():
         return None

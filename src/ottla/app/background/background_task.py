@@ -42,7 +42,7 @@ class BackgroundTask(ABC):
 
     @abstractmethod
     def _made(self) -> RestartedWork:
-        """Return a new one: what failed is not used again."""
+        """Return new work: work that failed is not used again."""
 
     @abstractmethod
     def _begin(self, work: RestartedWork) -> None:

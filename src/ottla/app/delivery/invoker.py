@@ -465,7 +465,7 @@ class Invoker:
         return confirming(promises_of(progress.pending), lambda _: self._confirmed(progress))
 
     def _confirmed(self, progress: RunProgress) -> RunResult:
-        """Return what its pending records sent is settled."""
+        """Return the result of a run once the sends of its pending records are settled."""
         for record, returned, sent in progress.pending:
             progress.confirmed(record, confirm(returned, sent, self._exceptions))
         return progress.result()

@@ -117,7 +117,7 @@ def confirming(promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> 
 
 
 def promises_of(pending: Iterable[Pending]) -> list[Any]:
-    """Return everything that these records wait for."""
+    """Return all promises of these records, returned and sent."""
     promises: list[Any] = []
     for _, returned, sent in pending:
         promises += returned

@@ -143,8 +143,7 @@ class EventHandlers:
         )
 
     def handler_of_others(self, *, is_async: bool) -> EventHandler:
-        """Return what gets the records of other types: the handler that was declared, or one that returns the
-        outcome."""
+        """Return the handler of records of other types: the declared one, or one that returns the declared outcome."""
         return self.default or EventHandler(self._answer(is_async=is_async), Bytes())
 
     def chooser(self, default: EventHandler) -> Callable[[Record[Any]], EventHandler | Malformed]:
@@ -185,7 +184,7 @@ class EventHandlers:
         return fitting[0] if len(fitting) == 1 else None
 
     def most_common(self, tags: Sequence[str | None]) -> str:
-        """Return a type that has no handler, for the log: the most common."""
+        """Return the most common type without a handler, for the log."""
         return shown(Counter(tags).most_common(1)[0][0])
 
 

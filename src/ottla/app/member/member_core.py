@@ -250,7 +250,7 @@ class MemberCore(MemberBase):
         self._transactions.submit(work)
 
     def _transactions_of(self, make: Callable[..., T], options: MemberOptions, **parts: Any) -> T | None:
-        """Return what commits in transactions, if handlers have them."""
+        """Return the object that commits in transactions, made by `make`; None if no handler needs one."""
         if options.transactions is None:
             return None
         return make(
@@ -314,7 +314,7 @@ class MemberCore(MemberBase):
 
     @abstractmethod
     def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
-        """Return what the group has committed, or None when that cannot be had. On an event loop this is to be
+        """Return the group's committed offsets, or None when they cannot be read. On an event loop the result must be
         awaited."""
 
     def _beginning(

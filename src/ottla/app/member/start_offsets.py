@@ -70,8 +70,9 @@ def known_starts(begins: Mapping[TopicPartition, int | None]) -> dict[TopicParti
 def passed_over(
     at_end: Mapping[TopicPartition, tuple[int, int]], committed: Collection[TopicPartition]
 ) -> list[dict[str, object]]:
-    """Return what `started_at_log_end` says of partitions that begin at their end, each with (start, end) of its log,
-    although the group has committed other ones of the topic: their records came while no member knew of them."""
+    """Return the fields of `started_at_log_end` for partitions that begin at their end, each with (start, end) of its
+    log, although the group has committed other partitions of the topic: their records were written before any member
+    knew of them."""
     known = {name.topic for name in committed}
     found = [(name, ends) for name, ends in at_end.items() if name.topic in known and ends[0] < ends[1]]
     why = (

@@ -142,7 +142,7 @@ class StoredOffsets:
             settings.saved[name] = max(offset, settings.saved.get(name, -1))
 
     def _try(self, settings: OnceSettings, call: Callable[[Any], Any]) -> Any:
-        """Return what the store says, or None if it is away."""
+        """Return the result of a call to the store, or None if the store is unavailable."""
         key = id(settings)
         try:
             if key not in self._sessions:

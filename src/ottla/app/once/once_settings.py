@@ -71,7 +71,8 @@ class OnceSettings:
         return bool(self.store.is_outage(error))
 
     def new_owner(self) -> str:
-        """Return a name for one run's claims: two runs of one process must not take each other's for their own."""
+        """Return a new name for the claims of one run: two runs of one process must not mistake each other's claims for
+        their own."""
         return f"{self._member}|{next(self._numbers)}"
 
     def new_session(self) -> Any:

@@ -55,7 +55,7 @@ class JobRun(Run):
 
     @property
     def job(self) -> Job:
-        """Return what is kept with the lease."""
+        """Return the job whose lease this run holds."""
         job = self.lease.data
         if job is None:
             job = self.lease.data = Job()

@@ -84,7 +84,7 @@ class QueuePolicy:
         self._random = random
 
     def judge(self, run: JobRun, result: RunResult, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
-        """Return what becomes of the record, and what is to be logged."""
+        """Return the verdict on a handled record, and the notices to log."""
         fatal = result.fatal
         if fatal is not None and not fatal.error_type.endswith("CancelledError"):
             # Released without a count it would be delivered up to the broker's limit, and then be lost.
@@ -110,7 +110,8 @@ class QueuePolicy:
         return (Release() if isinstance(verdict, WaitUntil) else verdict), notices
 
     def deliveries_spent(self, run: JobRun, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
-        """Return what becomes of a record that the broker delivers for the last time: its dead letter is written."""
+        """Return the verdict on a record that the broker delivers for the last time: a dead letter is written. With the
+        notices to log."""
         reason = (
             f"delivery {run.lease.delivery_count} is the broker's last, and no attempt had a result: "
             "as when each ended its process"

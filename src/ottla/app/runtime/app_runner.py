@@ -133,7 +133,7 @@ class AppRunnerBase(ABC, Generic[M]):
 
     @abstractmethod
     def _member_of(self, routes: Sequence[Route]) -> Callable[..., M]:
-        """Return what makes the member of the group that has these handlers."""
+        """Return the class or function that makes the group member of these handlers."""
 
     @abstractmethod
     def _wake_up(self) -> None:

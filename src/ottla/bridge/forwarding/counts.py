@@ -23,7 +23,7 @@ class BridgeCounts:
     """QoS 2 messages that were sent again before their release, and not written again."""
 
     def since(self, before: BridgeCounts) -> dict[str, int]:
-        """Return what each number has grown by."""
+        """Return the growth of each number since `before`."""
         grown = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in fields(self)}
         return {name: count for name, count in grown.items() if count}
 

@@ -19,7 +19,7 @@ class TlsFiles:
     client_ca: str | Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return a server's context of the files as they are now. Raises `ConfigError`."""
+        """Return a server's context, made from the files as they are now. Raises `ConfigError`."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             context.load_cert_chain(self.certificate, self.key)

@@ -156,7 +156,7 @@ class MqttListener:
         return not self.sink.is_full_for_qos0
 
     def new_client_id(self) -> str:
-        """Return an id for a client that has none."""
+        """Return a client id for a client that sent none."""
         return f"ottla-{secrets.token_hex(8)}"
 
     # What goes on by itself

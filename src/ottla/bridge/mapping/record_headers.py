@@ -30,7 +30,7 @@ _TRACE: Final = ("traceparent", "tracestate")
 
 
 def headers_of(message: Message, before: Sequence[Header], now_ms: int) -> list[Header]:
-    """Return all headers of the record; `before` are those of its rule."""
+    """Return all headers of the record; `before` are the headers that its rule sets."""
     headers = list(before)
     id_given = message.message_id
     for name, value in message.headers:
@@ -78,7 +78,7 @@ def cloud_event_headers(pairs: Iterable[tuple[str, str]], *, prefixes: Sequence[
 
 
 def id_of_event(headers: Iterable[Header]) -> str | None:
-    """Return a name of a CloudEvent that is unique in the world: its source and its id."""
+    """Return a globally unique name of a CloudEvent: its source and its id. None if it lacks one of them."""
     found = {name: value for name, value in headers if name in ("ce_source", "ce_id") and value}
     if len(found) < 2:
         return None

@@ -68,7 +68,7 @@ class Reader:
         return self._body[at : at + count]
 
     def rest(self) -> bytes:
-        """Return all bytes that are left."""
+        """Return all remaining bytes."""
         return self.take(self.left)
 
     def byte(self) -> int:

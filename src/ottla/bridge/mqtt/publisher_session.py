@@ -231,7 +231,7 @@ class PublisherSession:
         return None
 
     def _receipt_of(self, packet_id: int, slot: Slot) -> Receipt | None:
-        """Return a new receipt, or None where the message is known and its slot is settled or will be."""
+        """Return a new receipt, or None if the message is a repetition whose slot is settled or will be."""
         assert self._state is not None
         receipts = self._state.receipts
         known = receipts.get(packet_id)

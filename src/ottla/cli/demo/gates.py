@@ -49,7 +49,7 @@ class GateSensors(Background):
             self._thread.join(10)
 
     def line(self) -> Line:
-        """Return its line of the account: every departure is acknowledged, and in Kafka."""
+        """Return the account's line about gate sensors: every departure is acknowledged, and in Kafka."""
         written = set(_written(self._bootstrap))
         return Line(
             what="gate sensors, by MQTT",

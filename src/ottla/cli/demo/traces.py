@@ -101,7 +101,7 @@ class Traces:
             self._spans.append(span)
 
     def printed_by(self, service: str) -> SpanLines:
-        """Return what takes the lines of a process with the console exporter."""
+        """Return the collector of the spans that a process prints with the console exporter."""
         return SpanLines(self, service)
 
 

@@ -188,7 +188,7 @@ def _without_secrets(cluster: NamedCluster) -> NamedCluster:
 
 
 def _before_tables(text: str) -> tuple[str, str, str]:
-    """Return what stands before the first table, and the rest: only there `use` is the file's own."""
+    """Return the text split at the first table: only before it, `use` is a key of the file itself."""
     match = re.search(r"(?m)^[ \t]*\[", text)
     return (text, "", "") if match is None else (text[: match.start()], "", text[match.start() :])
 

@@ -66,7 +66,7 @@ class Display:
 
 
 def as_json(value: Any) -> bytes:
-    """Return a plain value as JSON on one line; the text of what JSON cannot say."""
+    """Return a plain value as JSON on one line; a value that JSON cannot express as its text."""
     try:
         return _ENCODE(value)
     except (TypeError, ValueError, RecursionError):

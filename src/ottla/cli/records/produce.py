@@ -264,7 +264,7 @@ class Lines:
         return numbered
 
     def end(self) -> list[tuple[int, bytes]]:
-        """Return what is left when the input ends."""
+        """Return the remaining lines at the end of the input."""
         rest = self._whole()
         if not rest:
             return []

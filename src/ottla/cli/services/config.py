@@ -130,7 +130,7 @@ def _printed(value: Any) -> Any:
 
 
 def _item(setting: Setting, format: Format) -> dict[str, Any]:
-    """Return an item; JSON has the value itself, a line its text."""
+    """Return an item: with the value itself for JSON, with its text for a line."""
     is_text = format is not Format.JSON or setting.shown_value == HIDDEN
     return {
         "name": setting.name,

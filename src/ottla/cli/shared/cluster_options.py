@@ -160,8 +160,8 @@ def takes_settings_of(role: str) -> Callable[[F], F]:
 
 
 def client_settings(kafka: Settings) -> dict[str, Any]:
-    """Return what the client of a command that `takes_settings_of` something is made with: security, and what was
-    given."""
+    """Return the settings for the client of a command with `takes_settings_of`: those for security, and those that the
+    user gave."""
     from ottla.config import security_of
 
     given: dict[str, str] = click.get_current_context().meta.get(_GIVEN, {})
@@ -230,8 +230,8 @@ def check_reachable(kafka: Settings) -> None:
 
 
 def _exchange_printer(kafka: Settings) -> OnExchange | None:
-    """Return what says each exchange with a broker on stderr, with `--verbose`; it says first how the cluster is
-    reached."""
+    """Return a function that prints each exchange with a broker to stderr, with `--verbose`. It prints first how the
+    cluster is reached."""
     if not click.get_current_context().meta.get(_VERBOSE):
         return None
     protocol = kafka.get("security.protocol", "PLAINTEXT")

@@ -201,7 +201,7 @@ def shown(value: Any) -> str:
 
 
 def unknown_or(value: Any) -> str:
-    """Return a number as text; `unknown` if it could not be read, which is not 0."""
+    """Return a number as text; `unknown` if it could not be read, which differs from 0."""
     return "unknown" if value is None else f"{value:,}"
 
 

@@ -27,7 +27,7 @@ def read(
     settings: Mapping[str, object] | None = None,
     token: TokenFunction | None = None,
 ) -> pa.RecordBatchReader:
-    """Return everything between two positions of one or more topics, as it stands when the call is made.
+    """Return all records between two positions of one or more topics; the end is the one at the time of the call.
 
     Nothing is committed and no group is joined. Records of a partition come in order; partitions are mixed. The
     connection lives as long as the reader is being read. `token` is a function, sync or async, that returns an

@@ -60,7 +60,7 @@ class ArrowRows(Rows):
 
     @classmethod
     def of_few(cls, records: Sequence[Record[Any]], partition: TopicPartition) -> ArrowRows:
-        """Return a few records unchanged; columns are made on demand."""
+        """Return the rows of a few records; columns are made on demand."""
         rows = cls(partition, ())
         rows._few, rows._size = records, len(records)
         return rows

@@ -294,7 +294,7 @@ def _slice(cursor: _RowCursor, start: Ints, length: Ints) -> pa.Array:
 
 
 def _varint(cursor: _RowCursor) -> Ints:
-    """Return a zigzag integer in every row; rows where it does not end in time are marked, their value is 0."""
+    """Return a zigzag integer of every row. Rows whose integer is too long are marked, and get 0."""
     data, position = cursor.data, cursor.position
     byte = data[position]
     values = (byte & 0x7F).astype(np.int64)

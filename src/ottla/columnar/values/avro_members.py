@@ -37,7 +37,7 @@ _OF_KIND: Final[dict[str, type]] = {
 
 
 def shape_of(node: AvroNode) -> Shape | None:
-    """Return a function from the serde's value to the column's value; None if they are the same."""
+    """Return the function that turns the serde's value into the column's value; None if they are the same."""
     if node.kind == "union":
         return _of_union(node)
     shapes = [shape_of(child) for child in node.children]

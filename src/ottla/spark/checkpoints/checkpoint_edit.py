@@ -116,7 +116,8 @@ def _checksum_of(file: str) -> str:
 
 
 def _back_up(files: Files, location: str) -> str:
-    """Return a copy of everything but the state, which `set_offsets` leaves alone and which can be large."""
+    """Copy everything but the state, which `set_offsets` does not change and which can be large. Returns the copy's
+    location."""
     backup = _backup_path(files, location)
     for file in walk(files, location, skip=("state", FOLDER)):
         files.write(f"{backup}{file.removeprefix(location)}", files.read(file) or b"")

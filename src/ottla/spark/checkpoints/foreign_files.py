@@ -171,6 +171,6 @@ def arrow_file_system(location: str) -> tuple[Any, str]:
 
 
 def _key(location: str) -> str:
-    """Return an address as Arrow's file systems have it: bucket and key."""
+    """Return a location as Arrow's file systems name it: bucket and key."""
     parts = urlsplit(location)
     return f"{parts.netloc}{parts.path}".rstrip("/")

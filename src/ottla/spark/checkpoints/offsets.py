@@ -40,8 +40,8 @@ def from_json_dict(body: Mapping[str, Any] | None) -> tuple[Offsets, dict[str, s
 
 
 def parse_offsets_option(name: str, text: str) -> Offsets:
-    """Return what the JSON of `startingOffsets` or `endingOffsets` says: an offset of each partition, -1 for its end
-    and -2 for its beginning. Raises `ConfigError` for anything else."""
+    """Return the offset of each partition in the JSON of `startingOffsets` or `endingOffsets`; -1 is the end and -2 the
+    beginning. Raises `ConfigError` for anything else."""
     return _numbers_by_partition(name, text, least=-2, wanted="an offset, -1 (latest) or -2 (earliest)")
 
 

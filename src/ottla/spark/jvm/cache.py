@@ -20,7 +20,8 @@ def cache_folder() -> Path:
 
 
 def write_program(path: Path, text: str) -> Path:
-    """Return a script that can be run, with this text. Another process may be starting the one that is there."""
+    """Write an executable script with this text, and return its path. Another process may be executing the existing
+    one."""
     if not path.is_file() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f"{path.name}.{os.getpid()}")

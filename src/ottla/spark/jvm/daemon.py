@@ -46,8 +46,8 @@ def main() -> None:
 
 
 def _quiet(worker: Any) -> Any:
-    """Return a worker that ends without a traceback when Spark hangs up on it, as `limit()` and `show()` do every
-    time."""
+    """Return the worker function, wrapped so that it ends without a traceback when Spark closes its connection, as
+    `limit()` and `show()` do every time."""
 
     def run(*arguments: Any) -> Any:
         try:

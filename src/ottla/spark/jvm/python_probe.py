@@ -69,7 +69,8 @@ def lacks_the_package(asked: RequestedPython | None) -> ConfigError:
 
 
 def explained(error: BaseException, spark: Any) -> ConfigError | None:
-    """Return what to do about an error of Spark that is one of its Python; None for any other error."""
+    """Return a `ConfigError` that says how to fix an error of Spark that is caused by its Python; None for any other
+    error."""
     text = str(error)
     is_connect = not hasattr(spark, "_jvm")
     asked = None if is_connect else requested_python(os.environ)

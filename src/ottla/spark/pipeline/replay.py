@@ -78,7 +78,7 @@ def _make_live(pipeline: Pipeline, version: str) -> None:
 
 
 def _behind(live: Pipeline, other: Pipeline) -> list[str]:
-    """Return what `other` has not read of what `live` has, sink by sink."""
+    """Return, sink by sink, what `live` has read and `other` has not."""
     found = []
     for sink in live.sinks.values():
         if isinstance(sink, BatchDeadLetters):

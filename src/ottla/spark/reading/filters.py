@@ -92,7 +92,8 @@ def bounds_of(filters: Iterable[Any]) -> Bounds:
 
 
 def narrowed(cluster: Cluster, ranges: list[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
-    """Return what of the ranges is within the bounds. Asks the brokers only where there is a bound of time."""
+    """Return the parts of the ranges that lie within the bounds. The brokers are asked only if there is a bound of
+    time."""
     wanted = [each for each in ranges if bounds.wants(TopicPartition(each.topic, each.partition))]
     since: dict[TopicPartition, int] = {}
     if bounds.since_ms is not None and wanted:

@@ -37,7 +37,7 @@ def read(
     engine: Engine = "python",
     **options: Any,
 ) -> DataFrame:
-    """Return a batch DataFrame of what is in the topics. `options` are those of `format("ottla")`."""
+    """Return a batch DataFrame of the topics' records. `options` are those of `format("ottla")`."""
     given = _options(topic, bootstrap_servers, options)
     return _load(spark.read, spark, given, value=value, key=key, engine=engine)
 

@@ -209,5 +209,5 @@ class StreamPosition:
 
 
 def _id_of(text: str | None) -> bytes | None:
-    """Return a topic id as the checkpoint has it."""
+    """Return a topic id from the text in the checkpoint."""
     return None if text is None else base64.urlsafe_b64decode(text + "==")

@@ -26,7 +26,7 @@ _MSGSPEC_CACHE = "__msgspec_cache__"
 
 
 def recipe_of(serde: Serde[Any] | Callable[[], Serde[Any]]) -> Recipe:
-    """Return a function that makes this serde, and that can be pickled by name and bytes alone."""
+    """Return a function that makes this serde and that can be pickled from its name and bytes alone."""
     maker: Any = serde if not isinstance(serde, Serde) else _maker_of(serde)
     try:
         data = dumps(maker)

@@ -135,8 +135,8 @@ _MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED, *NOT_AC
 
 
 def _first_code(error: KafkaError) -> int:
-    """Return what an error is about. One that ends the client comes out of a poll as _FATAL, without the flag
-    `fatal()`, and names its cause in librdkafka's words for it only."""
+    """Return the code of an error's cause. A fatal error is raised by a poll as _FATAL, without the flag `fatal()`, and
+    names its cause only in its text."""
     if error.code() != KafkaError._FATAL:
         return int(error.code())
     text = error.str()

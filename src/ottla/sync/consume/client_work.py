@@ -198,8 +198,8 @@ class ClientWork(ClientCommands):
 
 
 def _without(effect: Effect, gone: Set[TopicPartition]) -> Effect | None:
-    """Return what of an effect is for other partitions, None when nothing is. A commit stays: its answer is waited
-    for."""
+    """Return the part of an effect that concerns the other partitions, None if there is none. A commit stays: its
+    response is awaited."""
     match effect:
         case SeekPartition(name, _):
             return None if name in gone else effect

@@ -541,8 +541,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._watch.look_for_partitions(topic, once=True)  # it may be created yet: have the client look again
 
     def _wants_limit_first(self, error: Any, message: Any, then: Callable[[], None]) -> bool:
-        """Return a broker's "too large" names no limit: ask for it, unless what is known explains the refusal. A time
-        that is over names no reason at all."""
+        """Return whether the error must wait for the topic's limit: a broker's "too large" names no limit, so it is
+        requested unless the known one explains the refusal. A timeout names no reason at all."""
         if error.code() == KafkaError._MSG_TIMED_OUT and not self._errors.refusals.reason(message.topic()):
             return self._watch.after_reason(message.topic(), then)
         if error.code() != TOO_LARGE:

@@ -718,7 +718,7 @@ EVENTS: Final[Mapping[str, LogEvent]] = {row.name: row for rows in GROUPS.values
 
 
 def problem_of(event: str, level: str, fields: Mapping[str, object]) -> str | None:
-    """Return what is wrong with an event by the table; None when it is as its row says."""
+    """Return how an event differs from its row of the table; None if it does not."""
     row = EVENTS.get(event)
     if row is None:
         return f"log event {event!r} is not in {__name__}"

@@ -29,7 +29,7 @@ def level_named(number: int) -> str:
 
 
 def _json_line(event: str, level: str, fields: Mapping[str, object]) -> str:
-    """Return one line, in ASCII: whatever is in the fields, no byte of it breaks the line or the encoding of stderr."""
+    """Return one line of ASCII: whatever the fields contain, it is one line and stderr can encode it."""
     contextvars: Any = sys.modules.get("structlog.contextvars")
     find = getattr(contextvars, "get_contextvars", dict)
     line = {"timestamp": _utc_now(), "level": level, "event": event, **find(), **fields}

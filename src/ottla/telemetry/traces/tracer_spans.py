@@ -60,8 +60,9 @@ class TracerSpans:
     # Sends
 
     def root(self) -> bytes | int | None:
-        """Return what is sent outside of any trace begins one: its `traceparent`, where the sampler does not record it;
-        its id where it does. None: that has to be asked of the SDK, or it is inside of a trace."""
+        """Return how a record that is sent outside of any trace begins one: the `traceparent` of a trace that the
+        sampler does not record, or the id of one that it does. None if there is a trace already, or only the SDK can
+        decide."""
         roots = self._roots
         if roots is None or current():
             return None

@@ -140,8 +140,8 @@ def log_bounds(
 
 
 def next_record(cluster: Cluster, place: TopicPartition, start: int, end: int) -> int:
-    """Return an offset of at most `end` such that no record from `start` on, as `isolation.level` shows them, lies
-    before it: the next record's offset, or how far the log was read. Raises the errors of `read_chunk`."""
+    """Return the offset of the next record between `start` and `end`, as `isolation.level` shows them. If there is
+    none, return the offset up to which the log was read. Raises the errors of `read_chunk`."""
     offset = start
     for _ in range(_MAX_CHUNKS):
         if offset >= end:

@@ -121,7 +121,8 @@ class _Reading:
                 self._stand_still(self._cursors.values(), str(error))
 
     def _by_replica(self) -> dict[int, list[TopicPartition]]:
-        """Return what is left to read under the broker to ask: the leader, or the replica that it named."""
+        """Return the partitions still to be read, by the broker to fetch from: the leader, or the replica that it
+        named."""
         groups: dict[int, list[TopicPartition]] = {}
         for leader, partitions in self._cluster.by_leader(self._cursors).items():
             for key in partitions:

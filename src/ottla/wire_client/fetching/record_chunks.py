@@ -43,11 +43,12 @@ class RecordChunk:
 def read_chunk(
     cluster: Cluster, place: TopicPartition, offset: int, *, most_plain_bytes: int = MOST_PLAIN_BYTES
 ) -> RecordChunk:
-    """Return what one Fetch brings from `offset` on, as `isolation.level` shows it. Nothing there yet is an empty
-    chunk. It ends with the batch that brings it to `most_plain_bytes`.
+    """Return the records of one Fetch from `offset` on, as `isolation.level` shows them; an empty chunk if there are
+    none yet.
 
-    Raises `PartitionUnavailable` or `BrokerUnavailable` after `default.api.timeout.ms`, `CorruptBatch` for bytes that
-    are no batch, `BrokerRefused` for an offset that is not there.
+    The chunk ends with the batch that brings it to `most_plain_bytes`. Raises `PartitionUnavailable` or
+    `BrokerUnavailable` after `default.api.timeout.ms`, `CorruptBatch` for bytes that are not a batch, `BrokerRefused`
+    for an offset that the log does not have.
     """
     entry = cluster.until(lambda: _fetch(cluster, place, offset), what=f"{place} at offset {offset}")
     aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in entry.aborted_transactions or ()]

@@ -342,7 +342,7 @@ class Connection:
         return ahead
 
     def _read_at_once(self, sock: socket.socket) -> bytes | None:
-        """Return what has come; None if nothing has. As `_write_at_once`."""
+        """Return the bytes that have arrived; None if there are none. See `_write_at_once`."""
         if self._is_encrypted:
             return None
         try:

@@ -213,7 +213,7 @@ def probe(address: Address) -> str:
 
 
 def _any_server() -> ssl.SSLContext:
-    """Return who it is does not matter here: nothing is sent but a question."""
+    """Return a context that accepts any server: the check sends nothing secret."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -245,8 +245,8 @@ def _asks_for_certificate(address: Address) -> bool:
 
 
 def _first_bytes(connection: socket.socket) -> bytes:
-    """Return what comes back for a question in Kafka's protocol, and then, as some wait for a whole line, for an empty
-    one."""
+    """Return the response to a request in Kafka's protocol; without one, the response to an empty line, which some
+    servers wait for."""
     question = headers.encode_request_frame(ApiKey.API_VERSIONS, 0, 1, "ottla-greeting", {})
     with connection:
         for sent in (question, b"\r\n\r\n"):

@@ -119,5 +119,5 @@ def _fields(message: bytes, *, wanted: str) -> tuple[str, dict[str, str]]:
 
 
 def _shown(found: str | bytes) -> str:
-    """Return a text that is short and harmless in a log."""
+    """Return a text from a server, shortened and escaped for a log."""
     return repr(found if len(found) <= 80 else found[:80]) + ("" if len(found) <= 80 else "...")

@@ -26,7 +26,8 @@ def wrapped(raw: socket.socket, settings: WireSettings, *, host: str, address: s
 
 
 def tls_context(settings: WireSettings) -> ssl.SSLContext:
-    """Return what to trust and what to show, from the settings; ConfigError names the files that cannot be read."""
+    """Return a context with the trusted authorities and the client's certificate of the settings. ConfigError names
+    files that cannot be read."""
     try:
         context = ssl.create_default_context(cafile=settings.ssl_ca_location, cadata=settings.ssl_ca_pem)
         context.check_hostname = settings.ssl_verify and settings.ssl_check_hostname

@@ -189,7 +189,7 @@ def read_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple
 
 
 def peek_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple[int, str] | None:
-    """Return what `read_marker` does, and the marker before it while a transaction is about to decide."""
+    """Return the marker as `read_marker` does, without waiting for a transaction that is being completed."""
     return committed_offsets(cluster, group, [place], require_stable=False).get(place)
 
 

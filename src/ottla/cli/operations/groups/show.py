@@ -38,7 +38,7 @@ _STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assi
 
 
 def none_or(value: Any) -> str:
-    """Return a number for people, `none` where nothing is committed: that is not 0."""
+    """Return a number for people; `none` where nothing is committed, which differs from 0."""
     return "none" if value is None else f"{value:,}"
 
 

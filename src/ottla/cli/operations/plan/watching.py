@@ -291,10 +291,9 @@ class Watching:
         return self.executes and (self.hours is None or self.hours.has(self.hour_now()))
 
     def unfinished(self) -> Path | None:
-        """Return a plan that was begun before, by this process or one that was killed, and is not over.
-
-        One that ended with something left, such as a throttle of a broker that is down, is tried again in an hour.
-        """
+        """Return a plan that was begun before, by this process or a killed one, and is unfinished. If its run ended
+        with something left to do, such as removing the throttle of a broker that is down, it is tried again after an
+        hour."""
         from ottla.admin.placement.journal import DONE, read_journal
 
         for path in sorted(self.folder.glob("watch-*.json.journal")):
