@@ -209,7 +209,7 @@ class ShareHost:
         self._wake()
 
     def is_used(self) -> None:
-        """Keep it after all."""
+        """Keep it, although `retire` was called: it is used again."""
         self._is_retired = False
 
     def retire(self) -> None:

@@ -54,7 +54,8 @@ class ShareFetch(DelayedOperation[TopicPartition]):
         promise: Promise[Body],
         body: Callable[[dict[TopicIdPartition, dict[str, Any]], int], Body],
     ) -> None:
-        """`body` makes the response of what was found, and of the time for which the client is throttled."""
+        """Prepare the request. `body` builds the response from the result of each partition and the throttle time in
+        ms."""
         super().__init__()
         self._ctx = ctx
         self._request = request

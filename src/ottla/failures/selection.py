@@ -9,7 +9,8 @@ from ottla.failures.foreign import DeadLetterView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """All that is given must hold. Of a family that does not say, a criterion never holds: nothing is guessed."""
+    """A filter of dead letters: every given criterion must match. A criterion does not match a dead letter that lacks
+    the header for it."""
 
     kind: str | None = None
     """`malformed`, `invalid`, `failed` or `expired`."""

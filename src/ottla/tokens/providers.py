@@ -13,7 +13,7 @@ __all__ = ["fetch_of"]
 def fetch_of(settings: TokenSettings) -> Callable[[], Token]:
     """Return the function that fetches a token, which may block for some seconds.
 
-    It raises TokenUnavailable for what may be otherwise later, TokenRefused and ConfigError for what will not.
+    It raises TokenUnavailable for a failure that may pass, TokenRefused and ConfigError for one that will not.
     """
     # Imported where used: most programs have tokens from one place, or none at all.
     match settings.origin:

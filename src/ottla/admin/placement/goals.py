@@ -43,12 +43,12 @@ Amount = Callable[[ModelPartition], float]
 
 
 def by_size(each: ModelPartition) -> float:
-    """Return bytes."""
+    """Return a partition's size in bytes."""
     return each.size
 
 
 def by_rate(each: ModelPartition) -> float:
-    """Return bytes per second."""
+    """Return a partition's write rate in bytes per second."""
     return each.rate
 
 

@@ -165,13 +165,13 @@ class Rooms:
 
 
 def _touched(move: Move) -> set[int]:
-    """Return the brokers that read or write for it."""
+    """Return the brokers that read or write data for this move."""
     adding = move.adding
     return {*adding, *(move.removing if adding else ()), *(each.broker for each in move.disk_moves)}
 
 
 def _receiving(move: Move) -> set[int]:
-    """Return the brokers on whose disks it writes."""
+    """Return the brokers on whose disks this move writes."""
     return {*move.adding, *(each.broker for each in move.disk_moves)}
 
 

@@ -66,5 +66,5 @@ class LoopWatch:
 
 
 def _stack_of(frame: FrameType) -> str:
-    """Return the innermost calls, the last one last."""
+    """Return the last calls of the stack as text, the innermost at the end."""
     return "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip()

@@ -16,8 +16,8 @@ R = TypeVar("R", bound="Rows")
 
 
 class _RowsMeta(ABCMeta):
-    """Only subclasses count as `Rows`, and nothing is registered: to ask takes a tenth of what abstract classes take,
-    and is asked of each record that comes alone."""
+    """Makes `isinstance(x, Rows)` check for real subclasses only, which takes a tenth of the time of an abstract
+    class's check. It is called for each record that is delivered alone."""
 
     __instancecheck__ = type.__instancecheck__
 

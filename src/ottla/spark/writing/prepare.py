@@ -137,7 +137,8 @@ def older_checkpoint(name: str, found: int, batch: int) -> ReplayDiffers:
 
 
 def marker_place(options: SinkOptions) -> TopicPartition:
-    """Return the partition for markers, which are offsets of one that is sure to exist."""
+    """Return the partition whose committed offsets serve as markers: partition 0 of the sink's topic, which always
+    exists."""
     assert options.topic is not None
     return TopicPartition(options.topic, 0)
 
