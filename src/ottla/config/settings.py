@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 from ottla.config import values
 from ottla.config.catalog import ALIASES, ASYNCIO_ONLY, HIDDEN_NAMES, THREADS_ONLY, Role, known_names
 from ottla.config.defaults import Default
+from ottla.config.worker_names import NAMES_OF_PROCESS, WORKER_VARIABLE, name_of_worker
 from ottla.errors import ConfigError
 from ottla.showing import HIDDEN
 from ottla.showing import shown as shown_in_error
@@ -189,6 +190,12 @@ def resolve(
         if value is None:  # not set after all: what other sources say stands
             continue
         put(name, value, SettingSource.ARGUMENT, "argument", "set in the code")
+    if WORKER_VARIABLE in environ:
+        for name in NAMES_OF_PROCESS & found.keys():
+            setting = found[name]
+            if isinstance(setting.value, str) and setting.value:
+                origin = f"{setting.origin}, with the number of {WORKER_VARIABLE}"
+                found[name] = replace(setting, value=name_of_worker(setting.value, environ), origin=origin)
     return Settings(role, found)
 
 

@@ -96,5 +96,6 @@ def test_a_loop_that_something_blocks_is_not_ready(
     may_go_on.set()
 
     assert not health.is_ready
-    assert "the event loop has not answered for 0.05 s" in health.problems[0]
+    assert "the event loop has not answered for" in health.problems[0]
+    assert health.blocked_ms >= 50
     wait(lambda: app.health().is_ready, timeout_s=60)

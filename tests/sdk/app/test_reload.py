@@ -4,17 +4,15 @@ for a session to end."""
 from __future__ import annotations
 
 import os
-import queue
 import signal
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from process_lines import ProcessLines
 
 from ottla.admin import Admin
 from ottla.processes import file_changes
@@ -86,59 +84,22 @@ def test_folders_that_are_too_large_are_refused(tmp_path: Path, monkeypatch: pyt
         stamps_below([tmp_path])
 
 
-class Reloaded:
-    """`ottla run --reload` with its lines."""
-
-    def __init__(self, folder: Path, servers: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "run", "reloaded_service:app", "--reload", "--log-level", "error"],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": servers, "PYTHONPATH": ""},
-        )
-        self.lines: list[str] = []
-        self._queue: queue.Queue[str] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._queue.put(line.rstrip("\n"))
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join(60)  # until the service has ended as well
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    def line(self, wanted: str, timeout_s: float = 30) -> str:
-        """Wait for a line with this text."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"no line with {wanted!r}: {self.lines}") from None
-            self.lines.append(line)
-            if wanted in line:
-                return line
+def run_reloaded(folder: Path, servers: str) -> ProcessLines:
+    """Start `ottla run --reload`."""
+    command = ["run", "reloaded_service:app", "--reload", "--log-level", "error"]
+    return ProcessLines([sys.executable, "-m", "ottla", *command], folder, OTTLA_BOOTSTRAP_SERVERS=servers)
 
 
 @pytest.fixture
 def reloaded(
     tmp_path: Path, kafka: Any, kafka_topic: str, kafka_group: str
-) -> Iterator[tuple[Reloaded, Callable[[str], None]]]:
+) -> Iterator[tuple[ProcessLines, Callable[[str], None]]]:
     def write(version: str) -> None:
         text = version if "\n" in version else SERVICE.format(group=kafka_group, topic=kafka_topic, version=version)
         (tmp_path / "reloaded_service.py").write_text(text)
 
     write("v1")
-    running = Reloaded(tmp_path, kafka.bootstrap_servers)
+    running = run_reloaded(tmp_path, kafka.bootstrap_servers)
     yield running, write
     running.close()
 
@@ -146,7 +107,7 @@ def reloaded(
 @pytest.mark.complete
 @pytest.mark.representative
 def test_a_change_starts_the_service_again_and_an_import_error_does_not_end_the_watcher(
-    reloaded: tuple[Reloaded, Callable[[str], None]], kafka: Any, kafka_topic: str, kafka_group: str
+    reloaded: tuple[ProcessLines, Callable[[str], None]], kafka: Any, kafka_topic: str, kafka_group: str
 ) -> None:
     running, write = reloaded
     kafka.produce(kafka_topic, [b"\0" * 7 + b"\1"])
@@ -158,7 +119,7 @@ def test_a_change_starts_the_service_again_and_an_import_error_does_not_end_the_
     write("v2")
     running.line("stopped v1")
     kafka.produce(kafka_topic, [b"\0" * 7 + b"\3"])
-    second = running.line("handled 3 by v2", 20)  # a session ends after 45 s
+    second = running.line("handled 3 by v2", timeout_s=20)  # a session ends after 45 s
     took_s = time.monotonic() - saved_s
     assert any("reloaded_service.py changed, starting again" in line for line in running.lines)
     assert any(line == "stopped v1" for line in running.lines), "gracefully"
@@ -172,7 +133,7 @@ def test_a_change_starts_the_service_again_and_an_import_error_does_not_end_the_
     assert running.process.poll() is None
     write("v3")
     kafka.produce(kafka_topic, [b"\0" * 7 + b"\4"])
-    running.line("handled 4 by v3", 20)
+    running.line("handled 4 by v3", timeout_s=20)
 
     running.process.send_signal(signal.SIGTERM)
     running.line("stopped v3")
@@ -184,7 +145,7 @@ def test_a_change_starts_the_service_again_and_an_import_error_does_not_end_the_
 
 @pytest.mark.complete
 def test_a_service_whose_watcher_was_killed_ends_too(
-    reloaded: tuple[Reloaded, Callable[[str], None]], kafka: Any, kafka_topic: str
+    reloaded: tuple[ProcessLines, Callable[[str], None]], kafka: Any, kafka_topic: str
 ) -> None:
     running, _ = reloaded
     kafka.produce(kafka_topic, [b"\0" * 7 + b"\1"])

@@ -12,13 +12,25 @@ from ottla.telemetry.logs.log_events import EVENTS, problem_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "ottla"
-LOGS = {"log_event", "Notice", "notice_of", "_moved", "_event", "_event_of", "Awaited", "log_failure", "failure_notice"}
+LOGS = {
+    "log_event",
+    "Notice",
+    "notice_of",
+    "_moved",
+    "_event",
+    "_event_of",
+    "Awaited",
+    "log_failure",
+    "failure_notice",
+    "LogWorker",
+}
 PASSES_ON = {  # functions through which events go whose names are given elsewhere
     "app/member/member_base.py",
     "app/member/member_core.py",
     "app/once/once_invoker.py",
     "app/queue/job_settlement.py",
     "app/queue/queue_policy.py",
+    "cli/services/workers.py",
     "retrying.py",
     "consumer/outcomes/failed_delivery.py",
     "consumer/outcomes/notices.py",

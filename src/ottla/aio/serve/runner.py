@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -57,6 +58,8 @@ class AppRunner(AppRunnerBase[GroupMember]):
         self._wake = asyncio.Event()
         self.started = asyncio.Event()
         """Set when every member and every producer has started."""
+        self._asked_s: float | None = None
+        """When the first of the probes came that the loop has not answered."""
         self._threads: HandlerThreads | None = None
         super().__init__(app, dead_letters=dead_letters)
 
@@ -103,15 +106,22 @@ class AppRunner(AppRunnerBase[GroupMember]):
         if loop is None or loop is _running_loop():
             return self._all_health()
         answer: Future[Health] = Future()
+        asked_s = self._asked_s = self._asked_s or time.monotonic()
+
+        def say() -> None:
+            self._asked_s = None
+            answer.set_result(self._all_health())
+
         try:
-            loop.call_soon_threadsafe(lambda: answer.set_result(self._all_health()))
+            loop.call_soon_threadsafe(say)
         except RuntimeError:
             return self._all_health()  # the loop is closed: nothing changes any more
         try:
             return answer.result(BLOCKED_AFTER_S)
         except TimeoutError:
-            problem = f"the event loop has not answered for {BLOCKED_AFTER_S:g} s: something blocks it"
-            return Health(is_alive=True, is_ready=False, problems=(problem,))
+            blocked_s = time.monotonic() - asked_s
+            problem = f"the event loop has not answered for {blocked_s:.0f} s: something blocks it"
+            return Health(is_alive=True, is_ready=False, problems=(problem,), blocked_ms=round(blocked_s * 1_000))
 
     # Verbs at run time
 

@@ -19,6 +19,7 @@ from ottla.app.handler.handler_context import Context
 from ottla.app.once.once_invoker import OnceInvoker
 from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
+from ottla.config.worker_names import name_of_worker
 from ottla.consumer.model.effects import OnWritten, PassInTransaction, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
@@ -74,11 +75,12 @@ class TransactionOptions:
     def new_producer(self, part: str) -> dict[str, Any]:
         """Return the arguments of this member's producers. Without a name each has a transactional id of its own."""
         declared = self.handlers[0].declared
+        instance = uuid.uuid4().hex if declared.instance is None else name_of_worker(declared.instance)
         timeout_ms = milliseconds_of(declared.transaction_timeout_s)
         settings = {
             "request.timeout.ms": min(30_000, timeout_ms // 2),  # a request that is lost is sent again within it
             **self.producer_settings,
-            "transactional.id": f"{self.group}.{declared.instance or uuid.uuid4().hex}.{part}",
+            "transactional.id": f"{self.group}.{instance}.{part}",
             "transaction.timeout.ms": timeout_ms,
         }
         return {"bootstrap_servers": self.bootstrap_servers, "settings": settings, "hooks": self.hooks}

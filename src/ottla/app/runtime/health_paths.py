@@ -10,14 +10,24 @@ from ottla.telemetry.sdk_setup import INSTALL
 
 def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
     """Return status and body for a path."""
+    return answer_of(body_of(health), path)
+
+
+def answer_of(body: dict[str, Any], path: str) -> tuple[int, dict[str, Any]]:
+    """Return the same of the body of `/health`."""
     path = path.split("?")[0].rstrip("/")
     if path == "/metrics":
         return 404, {"error": f"/metrics needs OpenTelemetry's SDK and Prometheus' client: {INSTALL}"}
     if path == "/health/live":
-        return (200 if health.is_alive else 503), {"alive": health.is_alive, "problems": list(health.problems)}
+        return (200 if body["alive"] else 503), {"alive": body["alive"], "problems": body["problems"]}
     if path not in ("/health", "/health/ready"):
         return 404, {"error": f"{path or '/'} is not here; try /health, /health/live, /health/ready or /metrics"}
-    body = {
+    return (200 if body["ready"] else 503), body
+
+
+def body_of(health: Health) -> dict[str, Any]:
+    """Return what `/health` answers."""
+    return {
         "ready": health.is_ready,
         "alive": health.is_alive,
         "problems": list(health.problems),
@@ -29,8 +39,8 @@ def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
                 "oldest_unfinished_offset": partition.oldest_unfinished_offset,
                 "buffered_records": partition.buffered_records,
                 "stopped": partition.stopped,
+                "handler_running_ms": partition.handler_running_ms,
             }
             for partition in health.partitions
         ],
     }
-    return (200 if health.is_ready else 503), body

@@ -15,9 +15,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
@@ -64,11 +64,7 @@ class StopSignals:
         if self._count == 1:
             self._ask()
             return
-        try:
-            again = unfinished(self._health())
-        except Exception:  # the signal may have come while this was being changed: to end matters more
-            again = []
-        _end(number, again)
+        end_at_once(number, self._health)
 
 
 def signals_of_loop(task: asyncio.Task[Any] | None) -> tuple[Sequence[signal.Signals], str | None]:
@@ -125,9 +121,14 @@ def _shown(places: list[str]) -> list[str]:
     return places if more <= 0 else [*places[:_MOST_NAMED], f"and {more} more partitions"]
 
 
-def _end(number: int, again: Iterable[str]) -> None:
-    """End the process, whatever it is doing. By descriptor: a stream may be in use by what the signal interrupted."""
-    places = "; ".join(_shown(list(again)))
+def end_at_once(number: int, health: Callable[[], Health]) -> NoReturn:
+    """End the process, whatever it is doing, as a second signal does, and print what is delivered again. By descriptor:
+    a stream may be in use by what the signal interrupted."""
+    try:
+        again = unfinished(health())
+    except Exception:  # the signal may have come while this was being changed: to end matters more
+        again = []
+    places = "; ".join(_shown(again))
     text = f"ended at once by a second signal; delivered again: {places or 'what was not committed'}\n"
     try:
         os.write(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2, text.encode())

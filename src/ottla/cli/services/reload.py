@@ -12,13 +12,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import click
 
+from ottla.cli.shared.signals import noted_signals
 from ottla.errors import ConfigError
 from ottla.processes.file_changes import FileChanges, TooManyFiles
 
@@ -43,7 +43,7 @@ class Reloader:
 
     def run(self) -> int:
         """Watch until SIGTERM or SIGINT. Returns the exit code of the service that was ended last."""
-        with _noting(self._signals):
+        with noted_signals(self._signals):
             self._start()
             while not self._signals:
                 changed = self._changes.next_burst()
@@ -112,20 +112,6 @@ def end_with_parent(reading: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="ottla-parent", daemon=True).start()
-
-
-@contextlib.contextmanager
-def _noting(signals: list[int]) -> Iterator[None]:
-    def note(number: int, _frame: FrameType | None) -> None:
-        signals.append(number)
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [(number, signal.signal(number, note)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def _is_in_foreground() -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import importlib
 import os
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,15 +19,19 @@ from ottla.app import App
 from ottla.app.app import use_address
 from ottla.app.runtime.stop_signals import HANDLER_THREADS
 from ottla.cli.shared.parameter_types import Seconds
-from ottla.cli.shared.serving import health_server, serves_health
+from ottla.cli.shared.serving import health_server, serves_health, workers_server
 from ottla.cli.shared.signals import leave_signals_to_service
 from ottla.cli.shared.streams import as_they_were
 from ottla.cli.shared.target import import_target, names_of
 from ottla.config.chosen_address import given_on_command_line
+from ottla.config.worker_names import number_of_worker
 from ottla.errors import ConfigError
+from ottla.processes.worker_link import LINK_VARIABLE
 from ottla.telemetry.logs.log_lines import LEVELS, Format
 from ottla.telemetry.logs.log_sink import configure_program
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
+
+_LONGEST_IMPORT_S: Final = 300.0
 
 
 @click.command()
@@ -64,6 +69,20 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Watch this folder for --reload instead of the current one; may be repeated.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Run the service in N processes, each a member of the group.",
+)
+@click.option(
+    "--hung-after",
+    "hung_after_s",
+    type=Seconds(min=1),
+    metavar="SECONDS",
+    help="Replace a worker whose handler has been with one record for so long, or that does not report (5 times the"
+    " app's unready_after_s unless given).",
+)
 @click.option("--create-topics", is_flag=True, help="Create missing topics with the cluster's defaults.")
 @click.option(
     "--log-level",
@@ -99,6 +118,8 @@ def run(
     topics_timeout: float | None,
     reloads: bool,
     reload_dirs: tuple[Path, ...],
+    workers: int | None,
+    hung_after_s: float | None,
     create_topics: bool,
     log_level: str,
     log_format: Format,
@@ -111,58 +132,107 @@ def run(
       ottla run billing:app
       ottla run billing:app --asyncio --health-port 8080
       ottla run billing:app --reload
+      ottla run billing:app --workers 4 --health-port 8080
     """
+    if workers is not None and (reloads or reload_dirs):
+        raise ConfigError("--workers: found with --reload, which runs one process; wanted one of the two")
+    if workers is not None and console_port is not None:
+        raise ConfigError("--workers: found with --console-port, whose page is of one process; wanted --health-port")
     if reloads or reload_dirs:
         raise SystemExit(_reload(sys.argv[1:], reload_dirs))
-    configure_program(level=log_level, format=log_format)
+    if workers is not None:
+        configure_program(level=log_level, format=log_format)
+        raise SystemExit(_supervise(sys.argv[1:], workers, hung_after_s, health_host, health_port))
+    worker = _worker()
+    configure_program(level=log_level, format=log_format, worker=None if worker is None else number_of_worker())
+    if hung_after_s is not None and worker is None:
+        raise ConfigError("--hung-after: found without --workers, wanted both")
     if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
         given_on_command_line(bootstrap_servers, os.environ)
-    app = load_app(target)
-    _be_reloaded(app)
-    if bootstrap_servers is not None:
-        use_address(app, bootstrap_servers)
-    if start_timeout is not None:
-        app.start_timeout_s = start_timeout
-    if topics_timeout is not None:
-        app.topics_timeout_s = topics_timeout
-    if create_topics and not app.create_topics:
-        app.create_topics = True
-    click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
-    telemetry = Telemetry()
-    telemetry.set_up(service=app.group, exports=exports or is_asked_for(), scraped=health_port is not None)
-    server = None if health_port is None else health_server(app.health, health_host, health_port)
-    console = None
-    if console_port is not None:
-        console = _console(app, console_port, may_write=console_write, on_event_loop=on_event_loop)
-    as_they_were()
-    leave_signals_to_service()
-    try:
-        if on_event_loop:
-            asyncio.run(app.serve(handle_signals=True))
-            _leave_handlers_behind()
+    with contextlib.nullcontext() if worker is None else worker.reporting_refusals():
+        app = load_app(target)
+        _be_reloaded(app)
+        if bootstrap_servers is not None:
+            use_address(app, bootstrap_servers)
+        if start_timeout is not None:
+            app.start_timeout_s = start_timeout
+        if topics_timeout is not None:
+            app.topics_timeout_s = topics_timeout
+        if create_topics and not app.create_topics:
+            app.create_topics = True
+        telemetry = Telemetry()
+        telemetry.set_up(service=app.group, exports=exports or is_asked_for(), scraped=health_port is not None)
+        server = console = None
+        if worker is not None:
+            worker.loaded(app, hung_after_s=hung_after_s)
         else:
-            app.run()
-    finally:
-        if console is not None:
-            console.close()
-        if server is not None:
-            server.close()
-        telemetry.close()
+            click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
+            server = None if health_port is None else health_server(app.health, health_host, health_port)
+        if console_port is not None:
+            console = _console(app, console_port, may_write=console_write, on_event_loop=on_event_loop)
+        as_they_were()
+        leave_signals_to_service()
+        try:
+            if on_event_loop:
+                asyncio.run(app.serve(handle_signals=True))
+                _leave_handlers_behind()
+            else:
+                app.run()
+        finally:
+            if console is not None:
+                console.close()
+            if server is not None:
+                server.close()
+            telemetry.close()
 
 
 def _reload(arguments: Sequence[str], folders: Sequence[Path]) -> int:
     """Run the same command without `--reload` in a process that is started again at each change."""
     from ottla.cli.services.reload import Reloader
 
-    own: list[str] = []
-    passed_over = False
-    for argument in arguments:
-        if passed_over or argument == "--reload" or argument.startswith("--reload-dir"):
-            passed_over = argument == "--reload-dir"
-        else:
-            own.append(argument)
     leave_signals_to_service()
-    return Reloader([sys.executable, "-P", "-m", "ottla", *own], folders or [Path.cwd()]).run()
+    command = _command(_without(_without(arguments, "--reload"), "--reload-dir", takes_value=True))
+    return Reloader(command, folders or [Path.cwd()]).run()
+
+
+def _supervise(
+    arguments: Sequence[str], count: int, hung_after_s: float | None, health_host: str, health_port: int | None
+) -> int:
+    """Run the same command without `--workers` in several processes."""
+    from ottla.cli.services.workers import Workers
+
+    leave_signals_to_service()
+    limit_s = _LONGEST_IMPORT_S if hung_after_s is None else hung_after_s
+    workers = Workers(_command(_without(arguments, "--workers", takes_value=True)), count, loading_limit_s=limit_s)
+    server = None if health_port is None else workers_server(workers.body, workers.scrape, health_host, health_port)
+    try:
+        return workers.run()
+    finally:
+        if server is not None:
+            server.close()
+
+
+def _worker() -> Any:
+    """Return the worker that this process is; None unless a supervisor has started it."""
+    if LINK_VARIABLE not in os.environ:
+        return None
+    return importlib.import_module("ottla.cli.services.worker").Worker.of_environment(os.environ)
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-P", "-m", "ottla", *arguments]
+
+
+def _without(arguments: Sequence[str], option: str, *, takes_value: bool = False) -> list[str]:
+    """Return the arguments without an option and its value."""
+    kept: list[str] = []
+    is_value = False
+    for argument in arguments:
+        if is_value or argument == option or argument.startswith(f"{option}="):
+            is_value = argument == option and takes_value and not is_value
+        else:
+            kept.append(argument)
+    return kept
 
 
 def _be_reloaded(app: App) -> None:

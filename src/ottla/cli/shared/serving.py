@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -14,8 +15,14 @@ from ottla.errors import ConfigError
 if TYPE_CHECKING:
     from ottla.consumer.readiness.health import Health
     from ottla.sync.serve.health_http import HealthServer
+    from ottla.sync.serve.small_http import SmallServer
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound="_Listening")
+
+
+class _Listening(Protocol):
+    port: int
 
 
 def serves_health(command: F) -> F:
@@ -39,8 +46,28 @@ def health_server(health: Callable[[], Health], host: str, port: int) -> HealthS
     """Serve the health and the metrics of this process, and say where. ConfigError where nothing can listen."""
     from ottla.sync.serve.health_http import HealthServer
 
+    return _listening(lambda: HealthServer(health, host=host, port=port), host, port)
+
+
+def workers_server(
+    body: Callable[[], dict[str, Any]], scrape: Callable[[], tuple[str, bytes] | None], host: str, port: int
+) -> SmallServer:
+    """Serve the merged health and metrics of worker processes likewise."""
+    from ottla.app.runtime.health_paths import answer_of
+    from ottla.sync.serve.small_http import HttpAnswer, SmallServer
+
+    def respond(path: str) -> HttpAnswer:
+        if path.split("?")[0].rstrip("/") == "/metrics" and (scraped := scrape()) is not None:
+            return HttpAnswer(200, *scraped)
+        status, answer = answer_of(body(), path)
+        return HttpAnswer(status, "application/json", json.dumps(answer).encode())
+
+    return _listening(lambda: SmallServer(respond, host=host, port=port, name="ottla-health"), host, port)
+
+
+def _listening(listen: Callable[[], S], host: str, port: int) -> S:
     try:
-        server = HealthServer(health, host=host, port=port)
+        server = listen()
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--health-host {host} --health-port {port}: cannot listen there: {error}") from error
     shown = f"[{host}]" if ":" in host else host

@@ -40,6 +40,21 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
                 signal.signal(number, signal.SIG_DFL)
 
 
+@contextlib.contextmanager
+def noted_signals(signals: list[int]) -> Iterator[None]:
+    """Append each SIGTERM and SIGINT to `signals` inside the block, and do nothing else."""
+
+    def note(number: int, _frame: Any) -> None:
+        signals.append(number)
+
+    before = [(number, signal.signal(number, note)) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
 def leave_signals_to_service() -> None:
     """Leave signals to the service that the command runs."""
     for number in _ENDING:

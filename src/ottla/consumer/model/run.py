@@ -40,6 +40,7 @@ class Run:
         "records",
         "route",
         "seen",
+        "seen_ms",
         "started_ms",
         "store_s",
         "topic_partition",
@@ -81,6 +82,8 @@ class Run:
         acknowledgement. Written by the worker."""
         self.seen = 0
         """How far it had come at the last health check."""
+        self.seen_ms = 0
+        """When a health check found last that it had come further."""
         self.is_handled = False
         """Its worker is free, and its result waits for acknowledgements."""
         self.chosen: dict[int, Any] | None = None

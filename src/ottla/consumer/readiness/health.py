@@ -26,6 +26,8 @@ class PartitionHealth:
 
     `oldest_unfinished_age_ms` counts from when the oldest unfinished record was handed to the handler, or, while it
     waits for its turn, from when its handler finished anything. It is 0 when nothing is unfinished.
+    `handler_running_ms` is how long a handler has been with one record, or one batch, by now. It is 0 if none runs,
+    also while a record waits for its next attempt.
     """
 
     topic_partition: TopicPartition
@@ -33,6 +35,7 @@ class PartitionHealth:
     oldest_unfinished_offset: int | None
     buffered_records: int
     stopped: str | None
+    handler_running_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Health:
     problems: tuple[str, ...] = ()
     limited: tuple[str, ...] = ()
     """Handlers that have records and wait for their `max_rate`. That is no problem."""
+    blocked_ms: int = 0
+    """How long the event loop has not answered, where something blocks it. The rest is not known then."""
 
     @classmethod
     def of_loop(cls, health: Health, *, loop: str, has_started: bool, error: BaseException | None) -> Health:
@@ -73,4 +78,5 @@ class Health:
             partitions=tuple(partition for part in parts for partition in part.partitions),
             problems=tuple(problem for part in parts for problem in part.problems),
             limited=tuple(handler for part in parts for handler in part.limited),
+            blocked_ms=max((part.blocked_ms for part in parts), default=0),
         )

@@ -18,6 +18,7 @@ def note_progress(state: PartitionState, route: RouteState, now_ms: int) -> None
         reached = max(run.done, run.reached)
         if reached > run.seen:
             run.seen = reached
+            run.seen_ms = now_ms
             route.progressed_ms = now_ms
     state.account_progress()
     note_head(state, now_ms)
@@ -51,6 +52,12 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
         if route.limit is not None:
             since_ms = max(since_ms, route.limit.resumes_ms)  # what waits for max_rate= is not late
     return since_ms if level is None else max(since_ms, level.due_ms)
+
+
+def running_since_ms(state: PartitionState) -> int | None:
+    """Return since when a handler has been with one record, the longest of those that run; None if none runs. As exact
+    as progress is noted often."""
+    return min((max(run.started_ms, run.seen_ms) for run in state.in_flight if not run.is_handled), default=None)
 
 
 def _handed_out_ms(state: PartitionState, offset: int) -> int | None:

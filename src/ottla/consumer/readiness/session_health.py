@@ -8,7 +8,7 @@ from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.log_watch import standstill
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.readiness.health import Health, PartitionHealth
-from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
+from ottla.consumer.readiness.lateness import note_progress, running_since_ms, unfinished_since_ms
 from ottla.consumer.scheduling.route import RouteState
 
 
@@ -32,6 +32,7 @@ def session_health(
         is_held = flow.is_paused_for(state.topic_partition, PauseReason.USER)
         since_ms = unfinished_since_ms(state, routes[state.plan.name], is_held_by_user=is_held)
         age_ms = 0 if since_ms is None else max(0, now_ms - since_ms)
+        running_ms = running_since_ms(state)
         stopped = None if state.stopped is None else state.stopped.reason
         if state.stopped is not None:
             problems.append(f"{state.topic_partition} stopped at offset {state.stopped.offset}: {stopped}")
@@ -55,6 +56,7 @@ def session_health(
                 oldest_unfinished_offset=None if since_ms is None else state.tracker.position,
                 buffered_records=state.tracker.window_records,
                 stopped=stopped,
+                handler_running_ms=0 if running_ms is None else max(0, now_ms - running_ms),
             )
         )
     return Health(

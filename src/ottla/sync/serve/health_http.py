@@ -33,7 +33,7 @@ class HealthServer:
 
     def __init__(self, health: Callable[[], Health], *, host: str = "127.0.0.1", port: int = 0) -> None:
         scrape = prometheus_text()
-        self._measured = _Measured(health)
+        self._measured = MeasuredHealth(health)
 
         def respond(path: str) -> HttpAnswer:
             if scrape is not None and path.split("?")[0].rstrip("/") == "/metrics":
@@ -50,7 +50,7 @@ class HealthServer:
         self._measured.close()
 
 
-class _Measured:
+class MeasuredHealth:
     """The last result of `health()`, which a thread of its own calls from the first probe on."""
 
     def __init__(self, health: Callable[[], Health]) -> None:
@@ -84,6 +84,11 @@ class _Measured:
                 return self._found
             problem = f"the app has not said for {age_s:.0f} s how it is: something blocks its event loop, or its lock"
             return replace(self._found, is_ready=False, problems=(*self._found.problems, problem))
+
+    def age_ms(self) -> int:
+        """Return how old the last result is, in milliseconds; 0 before the first one."""
+        with self._changed:
+            return 0 if self._found is None else round((time.monotonic() - self._found_s) * 1_000)
 
     def close(self) -> None:
         with self._changed:

@@ -18,6 +18,8 @@ from ottla.telemetry.logs.log_records import OTTLA, fields_of, logger_of, record
 from ottla.telemetry.logs.trace_ids import trace_ids
 
 _format: Format = "auto"
+_worker: dict[str, object] = {}
+"""The number of this worker process, for lines on stderr, which several processes share."""
 _is_chosen = False
 """Whether the program asked for lines on stderr, whatever else it has."""
 
@@ -55,12 +57,13 @@ def configure_logging(*, level: str = "info", format: Format = "auto") -> None:
     _is_chosen = True
 
 
-def configure_program(*, level: str, format: Format) -> None:
+def configure_program(*, level: str, format: Format, worker: int | None = None) -> None:
     """Configure logging for `ottla run`, whose process is Ottla's: records of all other loggers (from ``warning`` on,
     where they have no level of their own) are written the same way. A service that configures `logging` itself takes
-    precedence."""
-    global _is_chosen
+    precedence. `worker` is this process's number among several, which each line has."""
+    global _is_chosen, _worker
     _choose(level, format)
+    _worker = {} if worker is None else {"worker": worker}
     _is_chosen = False
     root = logging.getLogger()
     if not any(isinstance(handler, StandardLogging) for handler in root.handlers):
@@ -120,7 +123,7 @@ def _emit(record: logging.LogRecord) -> None:
         if configured is not None:
             getattr(configured, level)(event, **fields)
         else:
-            write_line(event, level, fields, _format)
+            write_line(event, level, {**_worker, **fields}, _format)
     except Exception:  # stderr is closed, or its disk is full: to say so there would fail as well
         return
 

@@ -1,0 +1,126 @@
+"""How much more `ottla run --workers 2` handles than one worker, where the handler computes.
+
+    python benchmarks/workers.py [--records 3000] [--rounds 3] [--quick] [--results FOLDER]
+
+A record costs about two milliseconds of pure Python. It is measured from the first record handled to the last one,
+with all partitions assigned before the first is sent. The broker is a process of its own on the same machine. The
+workers' CPU by record is that of all their processes with start and stop: on a busy machine it means more than the
+rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from uuid import uuid4
+
+from results import Results
+from servers import OTTLA, started
+
+from ottla import Producer, TopicSpec
+from ottla.admin import Admin
+
+PARTITIONS = 8
+SERVICE = """
+import os, time
+from ottla import App
+
+app = App({topic!r})
+
+@app.handler({topic!r})
+def compute(value: bytes) -> None:
+    total = 0
+    for number in range(20_000):
+        total += number * number
+    os.write(1, b"%.6f\\n" % time.monotonic())
+"""
+
+
+def measured(servers: str, workers: int, records: int) -> tuple[float, float]:
+    """Return the records per second of so many workers, and their CPU by record in milliseconds."""
+    topic = f"work-{uuid4().hex[:8]}"
+    with Admin(servers) as admin:
+        admin.create_topics({topic: TopicSpec(partitions=PARTITIONS)})
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "computing.py").write_text(SERVICE.format(topic=topic))
+        command = [sys.executable, "-m", "ottla", "run", "computing:app", "-b", servers, "--health-port", "0"]
+        service = subprocess.Popen(
+            [*command, "--workers", str(workers)],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OTTLA_LOG_LEVEL": "error"},
+        )
+        assert service.stdout is not None
+        assert service.stderr is not None
+        found = re.search(r"http://\S+", service.stderr.readline())
+        assert found is not None, "it did not start"
+        while not shared(found[0], workers):
+            time.sleep(0.1)
+        with Producer(servers) as producer:
+            for number in range(records):
+                producer.send(topic, b"x", partition=number % PARTITIONS)
+        times = sorted(float(service.stdout.readline()) for _ in range(records))
+        service.send_signal(signal.SIGTERM)
+        service.communicate()
+        assert service.returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (records - 1) / (times[-1] - times[0]), cpu_s / records * 1_000
+
+
+def shared(url: str, workers: int) -> bool:
+    """Return whether each worker has its part of the partitions."""
+    try:
+        with urllib.request.urlopen(url) as response:
+            partitions = json.load(response)["partitions"]
+    except urllib.error.HTTPError:
+        return False
+    counts = [sum(each["worker"] == number for each in partitions) for number in range(1, workers + 1)]
+    return counts == [PARTITIONS // workers] * workers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=3_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one short round: rough figures")
+    parser.add_argument("--results", type=Path, help="the folder for workers.jsonl")
+    options = parser.parse_args()
+    if options.quick:
+        options.records, options.rounds = 1_600, 1
+    results = Results("workers", options.results, is_quick=options.quick)
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    cpu_ms: dict[int, list[float]] = {1: [], 2: []}
+    with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
+        for _ in range(options.rounds):
+            for workers in rates:
+                rate, cpu = measured(server.bootstrap, workers, options.records)
+                rates[workers].append(rate)
+                cpu_ms[workers].append(cpu)
+                print(f"{workers} workers {rate:7,.0f} records/s {cpu:6.2f} ms of CPU by record", flush=True)
+    ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
+    print(f"2 workers / 1: {statistics.median(ratios):.2f}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
+    for workers in rates:
+        results.add(f"a handler that computes, {workers} workers", "ottla", rates[workers], "records/s")
+        results.add(f"a handler that computes, {workers} workers: CPU by record", "ottla", cpu_ms[workers], "ms")
+    results.add("a handler that computes, 2 workers / 1", "ottla", ratios, "", goal=1.7)
+    results.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Options of `ottla run` that exclude each other, and what a worker is started with."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from ottla import App, Inbox
+from ottla.app.runtime.worker_checks import check_fits_workers
+from ottla.cli import main
+from ottla.cli.services.run import _without
+from ottla.errors import ConfigError
+from ottla.stores import Memory, Sqlite
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--workers", "2", "--reload"], "--workers: found with --reload"),
+        (["--workers", "2", "--reload-dir", "."], "--workers: found with --reload"),
+        (["--workers", "2", "--console-port", "0"], "--workers: found with --console-port"),
+        (["--hung-after", "60"], "--hung-after: found without --workers"),
+        (["--workers", "0"], "is not in the range"),
+        (["--workers", "2", "--hung-after", "0.5"], "'--hung-after'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: list[str], problem: str) -> None:
+    result = CliRunner().invoke(main, ["run", "there_is_none:app", *options])
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "a:app", "--workers", "2", "-b", "x"], ["run", "--workers=2", "a:app", "-b", "x"]],
+)
+def test_a_worker_gets_the_other_arguments(arguments: list[str]) -> None:
+    assert _without(arguments, "--workers", takes_value=True) == ["run", "a:app", "-b", "x"]
+    assert _without(["run", "--reload", "a:app"], "--reload") == ["run", "a:app"]
+
+
+def test_an_inbox_in_memory_is_refused_and_one_that_is_shared_is_not(tmp_path: object) -> None:
+    for store, is_refused in ((Memory(), True), (Sqlite(f"{tmp_path}/marks.db"), False)):
+        app = App("billing")
+
+        @app.handler("orders", inbox=Inbox(store))
+        def on_order(value: bytes) -> None: ...
+
+        if is_refused:
+            with pytest.raises(ConfigError, match="on_order: found inbox=Inbox"):
+                check_fits_workers(app)
+        else:
+            check_fits_workers(app)
