@@ -18,7 +18,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.cluster.cluster import EVERY_ADDRESS, Cluster
+from broker_embedded.cluster.node import HOST
+from broker_embedded.cluster.openness import what_is_open
 from broker_embedded.cluster.time import new_event_loop
 from broker_embedded.common.descriptors import raise_soft_limit
 from broker_embedded.common.errors import StartupError
@@ -57,12 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.control_port is None and options.log_dir_bytes is None:  # no disk can fail, and none has a limit
             files = OsFileSystem(fsync=options.data_dir is not None, make_room=open_files.make_room)
         clock = None if options.virtual_clock is None else _clock(options.virtual_clock)
+        security = _security(options)
         cluster = Cluster(
             brokers=options.brokers,
             port=options.port,
             ports=_ports(options.ports),
             first_broker_id=options.first_broker_id,
             advertised_host=options.advertised_host,
+            listen_host=options.listen,
             data_dir=options.data_dir,
             racks=None if options.racks is None else options.racks.split(","),
             log_dirs=options.log_dirs,
@@ -71,11 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clock=clock,
             filesystem=None if files is None else lambda node: files,
             open_files=open_files,
-            security=_security(options),
+            security=security,
         )
         control = None if options.control_port is None else _control(cluster, options.control_port)
         with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
-            runner.run(_serve(cluster, control, options.topics))
+            runner.run(_serve(cluster, control, options.topics, listen_host=options.listen, security=security))
     except StartupError as error:
         sys.stderr.write(f"broker_embedded: {error}\n")
         return EXIT_CANNOT_START
@@ -99,7 +103,14 @@ def _control(cluster: Cluster, port: int) -> ControlServer:
     return ControlServer(LocalControl(cluster), port=port)
 
 
-async def _serve(cluster: Cluster, control: ControlServer | None, topics: Sequence[str]) -> None:
+async def _serve(
+    cluster: Cluster,
+    control: ControlServer | None,
+    topics: Sequence[str],
+    *,
+    listen_host: str,
+    security: Security | None,
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,6 +123,9 @@ async def _serve(cluster: Cluster, control: ControlServer | None, topics: Sequen
             await create_topics(cluster, parse_topics(topics))
         if control is not None:
             await control.start()
+        opened = what_is_open(listen_host, cluster.ports, security)
+        if opened is not None:
+            sys.stderr.write(f"broker_embedded: {opened}\n")
         sys.stdout.write(f"ready bootstrap={cluster.bootstrap_servers}\n")
         if control is not None:
             sys.stdout.write(f"control={control.url}\n")
@@ -154,7 +168,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--advertised-host",
         metavar="HOST",
-        help="the host in the addresses that clients get (default 127.0.0.1, where it listens)",
+        help="the host in the addresses that clients get (default: the address that it listens on)",
+    )
+    parser.add_argument(
+        "--listen",
+        default=HOST,
+        metavar="ADDRESS",
+        help=f"the IPv4 address to listen on (default {HOST}); {EVERY_ADDRESS} is all, and needs --advertised-host",
     )
     parser.add_argument("--racks", metavar="RACK,...", help="the rack of each broker, in order (default: none)")
     parser.add_argument(

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+EVERY_ADDRESS = "0.0.0.0"
+"""As the address to listen on: all of this machine's."""
+
 VOTERS = 3
 """Nodes that vote in the metadata quorum; the others observe it. A cluster of fewer than three nodes has one voter: of
 two voters neither could continue alone."""
@@ -80,6 +83,7 @@ class Cluster:
         first_broker_id: int = 1,
         ports: Sequence[int] | None = None,
         advertised_host: str | None = None,
+        listen_host: str = HOST,
         network: Network | None = None,
         filesystem: Callable[[int], FileSystem] | None = None,
         open_files: OpenFiles | None = None,
@@ -88,7 +92,8 @@ class Cluster:
         """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
         can be made to fail. `open_files`: those of all nodes; its `make_room` should be the file system's. `security`:
         what clients have to show. `ports`: that of each broker in order, where they do not follow each other from
-        `port` on. `advertised_host`: the host in the addresses that clients get; all listen on loopback.
+        `port` on. `advertised_host`: the host in the addresses that clients get; all listen on `listen_host`, loopback
+        by default, where 0.0.0.0 is every address of this machine.
         `log_dir_bytes`: how many bytes each log directory of a broker holds, in order, or one size for all of them.
         """
         if brokers < 1:
@@ -101,6 +106,8 @@ class Cluster:
             raise StartupError(f"ports: found {len(ports)}, wanted one for each of {brokers} brokers")
         if advertised_host is not None and not re.fullmatch(r"[\w.-]+", advertised_host):
             raise StartupError(f"advertised_host: found {advertised_host!r}, wanted a host's name or IPv4 address")
+        if advertised_host is None and listen_host == EVERY_ADDRESS:
+            raise StartupError(f"listen_host: found {EVERY_ADDRESS} without advertised_host, the name that clients get")
         if log_dirs < 1:
             raise StartupError(f"log_dirs: found {log_dirs}, wanted at least 1")
         if log_dir_bytes is not None and len(log_dir_bytes) not in (1, log_dirs):
@@ -121,6 +128,7 @@ class Cluster:
         self._log_dirs = log_dirs
         self._log_dir_bytes = None if log_dir_bytes is None else list(log_dir_bytes) * (log_dirs // len(log_dir_bytes))
         self._advertised_host = advertised_host
+        self._listen_host = listen_host
         self._security = security
         self._data_dir = None if data_dir is None else _tidy(data_dir)
         self.clock = clock or SystemClock()
@@ -150,7 +158,13 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         """host:port of every broker, comma-separated, as clients get them."""
-        return ",".join(f"{self._advertised_host or HOST}:{self._ports[node]}" for node in sorted(self._ports))
+        host = self._advertised_host or self._listen_host
+        return ",".join(f"{host}:{self._ports[node]}" for node in sorted(self._ports))
+
+    @property
+    def ports(self) -> list[int]:
+        """The port of each broker, in the order of their numbers."""
+        return [self._ports[node] for node in sorted(self._ports)]
 
     @property
     def node_ids(self) -> list[int]:
@@ -324,6 +338,7 @@ class Cluster:
                 internal_port=internal,
                 log_dirs=self._log_dirs,
                 advertised_host=self._advertised_host,
+                listen_host=self._listen_host,
             ),
         )
         self._ports[node_id] = node.port  # the same one after a restart: clients come back to it
@@ -402,8 +417,10 @@ class Cluster:
 
     def _hold_ports(self, node_id: int) -> None:
         """Keep the ports of a node that is down, so that nothing else gets them."""
-        ports = [self._ports[node_id], *([self._internal_ports[node_id]] if node_id in self._internal_ports else [])]
-        self._held[node_id] = [self._network.reserve(HOST, port) for port in ports]
+        places = [(self._listen_host, self._ports[node_id])]
+        if node_id in self._internal_ports:
+            places.append((HOST, self._internal_ports[node_id]))
+        self._held[node_id] = [self._network.reserve(host, port) for host, port in places]
 
     def _release_ports_of(self, node_id: int) -> None:
         for reservation in self._held.pop(node_id, ()):

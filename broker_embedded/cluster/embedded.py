@@ -23,6 +23,7 @@ from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.facts import EmbeddedClusterFacts
 from broker_embedded.cluster.faults import OnLoop
 from broker_embedded.cluster.new_topics import create_topic
+from broker_embedded.cluster.node import HOST
 from broker_embedded.cluster.time import new_event_loop, settle, time_passing
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
@@ -64,13 +65,14 @@ class EmbeddedCluster:
         first_broker_id: int = 1,
         ports: Sequence[int] | None = None,
         advertised_host: str | None = None,
+        listen_host: str = HOST,
     ) -> None:
         """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has. `security`:
         what clients have to show; anybody may connect, in plain text, without it. `first_broker_id`: of the first
         broker, 0 or more; the others follow. `ports`: that of each broker, where they do not follow each other from
-        `port` on; 0 is a free one. `advertised_host`: the host of the addresses that clients are told, in place of
-        127.0.0.1; the brokers listen on loopback all the same. `log_dir_bytes`: how many bytes each log directory of a
-        broker holds, in order, or one size for all of them; as much as the machine's disk if it is left out.
+        `port` on; 0 is a free one. `advertised_host`: the host of the addresses that clients get, in place of that of
+        `listen_host`, where the brokers listen: 127.0.0.1 if it is left out. `log_dir_bytes`: how many bytes each log
+        directory of a broker holds, in order, or one size for all; as much as the machine's disk if it is left out.
         """
         self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,6 +92,7 @@ class EmbeddedCluster:
             first_broker_id=first_broker_id,
             ports=ports,
             advertised_host=advertised_host,
+            listen_host=listen_host,
         )
         self._control = LocalControl(self._cluster)
         self.faults = self._cluster.faults

@@ -76,6 +76,8 @@ class NodeSettings:
     log_dirs: int = 1
     advertised_host: str | None = None
     """Advertised address for clients; None: the address of the listener."""
+    listen_host: str = HOST
+    """Address that the listener of clients is bound to. That of the nodes between them stays on loopback."""
 
 
 class Node:
@@ -99,7 +101,7 @@ class Node:
 
     def _open(self) -> None:
         around, settings = self._around, self._settings
-        self._listener = self._listen(settings.port)
+        self._listener = self._listen(settings.port, settings.listen_host)
         self._internal: Listener | None = None
         if settings.internal_port is not None:
             self._internal = self._listen(settings.internal_port)
@@ -163,8 +165,8 @@ class Node:
         reason = self._metadata_logs.offline_dirs[path]
         self.broker.lifecycle.give_up_start(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} failed: {reason}"))
 
-    def _listen(self, port: int) -> Listener:
-        listener = self._around.network.listen(HOST, port)
+    def _listen(self, port: int, host: str = HOST) -> Listener:
+        listener = self._around.network.listen(host, port)
         self._undo.append(listener.close)
         return listener
 

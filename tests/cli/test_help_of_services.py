@@ -41,6 +41,7 @@ UNTIL_STOPPED = {
     "broker start": r"ready bootstrap=",
     "console": r"Uvicorn running|http://127",
     "outbox relay": r"relaying",
+    "registry start": r"ready registry=",
     "run": r"partitions_assigned",
     "schedule run": r"delivering",
 }
@@ -50,9 +51,10 @@ IN_PLACE_OF = {
     "postgresql://db/shop": "shop.db",
     "--port 9092": "--port 0",  # ports that are free
     "--health-port 8080": "--health-port 0",
+    "ottla registry start": "ottla registry start --port 0",
     "--control-port 8083": "--control-port 0",
 }
-EXAMPLES = examples_of_nouns("config", "console", "explain", "store-offsets", "outbox", "run", "schedule")
+EXAMPLES = examples_of_nouns("config", "console", "explain", "store-offsets", "outbox", "registry", "run", "schedule")
 STARTS = [(path, line) for path, line in examples_of_nouns("broker") if line.startswith("ottla broker start --")]
 OF_A_CLUSTER = [(path, line) for path, line in examples_of_nouns("broker") if (path, line) not in STARTS]
 
@@ -64,7 +66,7 @@ def runnable(line: str) -> list[str]:
 
 
 def command_of(arguments: list[str]) -> str:
-    return " ".join(arguments[:2]) if arguments[0] in ("broker", "outbox", "schedule") else arguments[0]
+    return " ".join(arguments[:2]) if arguments[0] in ("broker", "outbox", "registry", "schedule") else arguments[0]
 
 
 @pytest.fixture(scope="module")

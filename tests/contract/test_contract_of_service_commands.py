@@ -19,6 +19,7 @@ import pytest
 from command_output import Run, document, rows
 
 from ottla import Json, Outbox, Producer, Str, TopicPartition
+from ottla.serdes import SchemaRegistry
 from ottla.stores import Sqlite
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import wait_until
@@ -121,6 +122,21 @@ def test_a_message_of_mqtt_is_acknowledged_and_in_its_topic(ottla: Run, started:
         assert device.recv(4, socket.MSG_WAITALL) == b"\x40\x02\x00\x07"
         assert values(ottla, topic) == ["21.5"]
     stopped(process)
+
+
+def test_a_schema_is_there_after_a_registry_that_was_killed(started: Started, topic: str) -> None:
+    def address(process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        return process.stdout.readline().removeprefix("ready registry=").strip()
+
+    schema = '{"type": "string"}'
+    first = started("registry", "start", "--port", "0")
+    schema_id = SchemaRegistry(address(first)).register(f"{topic}-value", schema)
+    first.kill()
+    second = started("registry", "start", "--port", "0")
+    found = SchemaRegistry(address(second)).version(f"{topic}-value")
+    assert (found.id, found.text) == (schema_id, schema)
+    stopped(second)
 
 
 def test_offsets_of_a_database_are_compared_with_the_log_and_set(ottla: Run, topic: str, tmp_path: Path) -> None:

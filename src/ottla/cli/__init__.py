@@ -57,6 +57,7 @@ COMMANDS = {
     "produce": ("ottla.cli.records.produce:produce", "Write records from lines or JSON; copy a topic."),
     "quotas": ("ottla.cli.access.quotas:quotas", "List and set quotas of clients."),
     "schedule": ("ottla.cli.services.schedule:schedule", "Deliver, list and cancel delayed messages."),
+    "registry": ("ottla.cli.embedded.registry:registry", "Start the embedded schema registry."),
     "schemas": (
         "ottla.cli.operations.schemas:schemas",
         "Show, check, register and delete schemas of a registry.",

@@ -12,8 +12,10 @@ from confluent_kafka import Consumer, Producer
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.openness import what_is_open
 from broker_embedded.common.errors import StartupError
 from broker_embedded.process import EXIT_CANNOT_START, main
+from broker_embedded.security.settings import Security
 from ottla_wire.protocol import ApiKey
 
 
@@ -105,6 +107,89 @@ def test_the_command_takes_numbers_ports_and_host() -> None:
         (0, "localhost", ports[0]),
         (1, "localhost", ports[1]),
     }
+
+
+def test_an_advertised_broker_listens_beyond_loopback_and_says_what_is_open() -> None:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "ottla", "broker", "start", "--port", str(port), "--advertise", "127.0.0.2"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*command, "--log-level", "error"], stdout=pipe, stderr=pipe, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"ready bootstrap=127.0.0.2:{port}\n"
+        client = WireClient(f"127.0.0.2:{port}")
+        (told,) = client.call(ApiKey.METADATA, 9, {"topics": []}).brokers
+        client.close()
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert (told.host, told.port) == ("127.0.0.2", port)
+    assert said == (
+        f"broker_embedded: listening on 0.0.0.0, port {port}: every machine that reaches it can read, write and delete"
+        " everything, no login; data unencrypted (PLAINTEXT). For development only\n"
+    )
+
+
+def test_a_killed_broker_keeps_its_port_on_the_address_that_it_listens_on() -> None:
+    with EmbeddedCluster(3, advertised_host="127.0.0.2", listen_host="127.0.0.2") as cluster:
+        addresses = cluster.bootstrap_servers.split(",")
+        cluster.kill(2)
+        with pytest.raises(OSError, match="refused"):
+            WireClient(addresses[1]).call(ApiKey.METADATA, 9, {"topics": []})
+        cluster.start_broker(2)
+        assert cluster.bootstrap_servers.split(",") == addresses
+        client = WireClient(addresses[1])
+        assert len(client.call(ApiKey.METADATA, 9, {"topics": []}).brokers) == 3
+        client.close()
+
+
+OPENNESS = [
+    ("127.0.0.1", None, None),
+    ("localhost", None, None),
+    ("0.0.0.0", None, "can read, write and delete everything, no login; data unencrypted (PLAINTEXT)"),
+    ("10.0.0.1", Security("SSL", certificate="c.pem"), "everything, no login; encrypted (SSL)"),
+    (
+        "10.0.0.1",
+        Security("SSL", certificate="c.pem", client_ca="ca.pem", client_auth="required"),
+        "needs a login to read, write and delete; encrypted (SSL)",
+    ),
+    (
+        "0.0.0.0",
+        Security("SASL_PLAINTEXT", users={"alice": "s3cret"}),
+        "needs a login to read, write and delete; data and passwords unencrypted (SASL_PLAINTEXT)",
+    ),
+    ("0.0.0.0", Security("SASL_PLAINTEXT", mechanisms=["OAUTHBEARER"]), "everything, no login"),
+]
+
+
+@pytest.mark.parametrize(("host", "security", "said"), OPENNESS)
+def test_what_is_open_follows_from_address_login_and_encryption(
+    host: str, security: Security | None, said: str | None
+) -> None:
+    found = what_is_open(host, [9092, 9093], security)
+    assert found is None if said is None else (found is not None and said in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--advertise", "kafka", "--advertised-host", "kafka"], "wanted one of them"),
+        (["--listen", "0.0.0.0"], "found --listen without --advertise"),
+        (["--advertise", "kafka:9092"], "wanted a host's name"),
+        (["--advertise", "kafka", "--listen", "203.0.113.1"], "cannot listen on 203.0.113.1"),
+        (["--advertise", "kafka", "--listen", "::1"], "cannot listen on ::1"),
+    ],
+)
+def test_addresses_that_cannot_be_are_refused_in_a_line(options: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "ottla", "broker", "start", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr.splitlines()[-1]
+
+
+def test_every_address_alone_is_none_that_clients_could_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--listen", "0.0.0.0"]) == EXIT_CANNOT_START
+    assert "found 0.0.0.0 without advertised_host" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ports", ["1,two", "70000", ""])

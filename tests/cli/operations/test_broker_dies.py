@@ -67,6 +67,8 @@ ELSEWHERE = {
     "plan throttle": f"{_PLANS}::test_a_throttle_is_not_called_changed_and_is_changed_by_the_next",
     "plan watch": f"{_LOST_TARGET}::test_a_watch_plans_anew_when_a_target_died_before_its_hours",
     "produce": f"{_RECORDS}/test_produce_command.py::test_a_broker_that_dies_half_way_loses_and_doubles_nothing",
+    "registry start": "tests/cli/test_registry_command.py"
+    "::test_a_schema_that_the_cluster_did_not_keep_is_not_called_registered",
     "schedule run": f"{_SCHEDULERS}::test_a_slot_whose_leader_dies_goes_on_with_the_next_one",
     "topics copy": f"{_RECORDS}/test_topics_copy.py::test_a_leader_that_dies_during_a_copy_costs_and_doubles_nothing",
 }

@@ -48,7 +48,7 @@ RUN_ELSEWHERE = {
     "tests/cli/test_schemas_command.py": ("schemas",),
     "tests/asyncapi/test_asyncapi_command.py": ("asyncapi",),
     "tests/cli/test_help_of_services.py": (
-        *("broker", "config", "console", "explain", "store-offsets", "outbox", "run", "schedule"),
+        *("broker", "config", "registry", "console", "explain", "store-offsets", "outbox", "run", "schedule"),
     ),
     "tests/bridge/test_bridge_command.py": ("bridge",),
     "tests/main_job/test_demo_runs.py": ("demo",),

@@ -39,6 +39,7 @@ WITHOUT_A_FORMAT = {
     "pipeline prepare": "says what it made",
     "pipeline run": "runs until it is stopped",
     "pipeline switch": "says what is live",
+    "registry": "runs until it is stopped; its answers are JSON",
     "run": "runs until it is stopped",
     "schedule run": "runs until it is stopped",
 }

@@ -31,6 +31,7 @@ from ottla.cli.embedded.faults import faults
 from ottla.cli.embedded.security import security_arguments, security_options
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.parameter_types import Number
+from ottla.errors import InputError
 
 _AUTO_CREATE = "auto.create.topics.enable"
 
@@ -72,7 +73,16 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
 @click.option(
     "--advertised-host",
     metavar="HOST",
-    help="The host name that brokers give to clients, as in localhost. They listen on 127.0.0.1 in any case.",
+    help="The host name that brokers give to clients, as in localhost. They listen on 127.0.0.1 all the same.",
+)
+@click.option(
+    "--advertise",
+    metavar="HOST",
+    help="Listen on every address of this machine, and give clients this host name. Other machines can then connect;"
+    " without --security-protocol they need no login.",
+)
+@click.option(
+    "--listen", metavar="ADDRESS", help="With --advertise: listen on this IPv4 address only, in place of 0.0.0.0."
 )
 @click.option(
     "--data-dir",
@@ -132,6 +142,8 @@ def start(
     ports: str | None,
     first_broker_id: int,
     advertised_host: str | None,
+    advertise: str | None,
+    listen: str | None,
     data_dir: str | None,
     racks: str | None,
     log_dirs: int | None,
@@ -152,6 +164,9 @@ def start(
         ready bootstrap=127.0.0.1:PORT[,...]
         control=http://127.0.0.1:PORT
 
+    It listens on this machine only. With --advertise it listens on every address, for containers and other machines,
+    and says on stderr what they can do.
+
     Clients do not create topics by asking for them. Use --topics or `ottla topics create`, or set Kafka's
     default with --set auto.create.topics.enable=true.
 
@@ -161,6 +176,7 @@ def start(
     Examples:
       ottla broker start --port 9092 --topics orders:3,payments
       ottla broker start --brokers 3 --racks a,b,c --control-port 8083
+      ottla broker start --port 9092 --advertise kafka
       ottla broker start 2
     """
     if node is not None:
@@ -172,8 +188,7 @@ def start(
     arguments += ["--first-broker-id", str(first_broker_id)]
     if ports is not None:
         arguments += ["--ports", ports]
-    if advertised_host is not None:
-        arguments += ["--advertised-host", advertised_host]
+    arguments += _addresses(advertised_host, advertise, listen)
     if data_dir is not None:
         arguments += ["--data-dir", data_dir]
     if racks is not None:
@@ -196,3 +211,14 @@ def start(
         arguments += ["--virtual-clock", str(virtual_clock)]
     arguments += security_arguments(**security)
     ctx.exit(main(arguments))
+
+
+def _addresses(advertised_host: str | None, advertise: str | None, listen: str | None) -> list[str]:
+    """Return the arguments that say where brokers listen and what clients are given."""
+    if advertise is not None and advertised_host is not None:
+        raise InputError("found --advertise and --advertised-host, wanted one of them: the second listens on loopback")
+    if listen is not None and advertise is None:
+        raise InputError("found --listen without --advertise, the host name that clients get")
+    if advertise is not None:
+        return ["--advertised-host", advertise, "--listen", listen or "0.0.0.0"]
+    return [] if advertised_host is None else ["--advertised-host", advertised_host]

@@ -118,6 +118,11 @@ class EmbeddedRegistry:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'http' if self._tls is None else 'https'}://{host}:{self._port}"
 
+    @property
+    def port(self) -> int:
+        """The port that it listens on; 0 if any free one will be taken."""
+        return self._port
+
     def start(self) -> EmbeddedRegistry:
         """Replay the log and listen."""
         if self._server is not None:

@@ -1,0 +1,155 @@
+"""`ottla registry`: the embedded schema registry as a process, for Compose files and other languages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import warn
+from ottla.cli.shared.serving import stopped_by_signals
+from ottla.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.config import Settings
+
+
+@click.group(cls=CommandGroup)
+def registry() -> None:
+    """The embedded schema registry: Confluent's REST API on loopback, for laptops and tests.
+
+    \b
+    Examples:
+      ottla registry start
+      ottla registry start --memory --port 0
+    """
+
+
+@registry.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8081,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen on. 0.0.0.0 is every address of this machine; without --user other machines need no login.",
+)
+@click.option("--memory", is_flag=True, help="Keep the schemas in memory only, without a cluster.")
+@click.option(
+    "--user", "users", multiple=True, metavar="NAME=PASSWORD", help="A user for basic authentication; may be repeated."
+)
+@click.option(
+    "--read-only-user",
+    "readers",
+    multiple=True,
+    metavar="NAME=PASSWORD",
+    help="A user who may change nothing; may be repeated.",
+)
+@click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
+@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key, if in another file.")
+@reaches_a_cluster
+def start(
+    port: int,
+    host: str,
+    memory: bool,
+    users: tuple[str, ...],
+    readers: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    kafka: Settings,
+) -> None:
+    """Start a registry in the foreground and print its address. Stop it with Ctrl-C.
+
+    The schemas are kept in the compacted topic _schemas of the cluster, in Confluent's format, and are there after a
+    restart. Run one registry for a cluster: a second one would not see what the first one registers.
+
+    \b
+        ready registry=http://127.0.0.1:PORT
+
+    \b
+    Examples:
+      ottla registry start
+      ottla registry start --port 0 --memory
+      ottla registry start --memory --port 0 --user app=secret --read-only-user ci=other
+    """
+    from ottla.testing.registry import EmbeddedRegistry
+
+    accepted, reading = _users("--user", users), _users("--read-only-user", readers)
+    both = sorted(accepted.keys() & reading.keys())
+    if both:
+        raise InputError(f"found {both[0]} as --user and as --read-only-user, wanted one of them")
+    tls = _tls(tls_cert, tls_key)
+    servers: str | None = None
+    if not memory:
+        check_reachable(kafka)
+        servers = str(kafka["bootstrap.servers"])
+    served = EmbeddedRegistry(
+        servers,
+        host=host,
+        port=port,
+        users={**accepted, **reading},
+        read_only=reading,
+        tls=tls,
+        settings={name: str(value) for name, value in kafka.items() if name != "bootstrap.servers"},
+    )
+    stopped = threading.Event()
+    with stopped_by_signals(stopped.set), served:
+        opened = _what_is_open(host, served.port, has_login=bool(accepted or reading), is_encrypted=tls is not None)
+        if opened is not None:
+            warn(opened)
+        click.echo(f"ready registry={served.url}")
+        stopped.wait()
+
+
+def _what_is_open(host: str, port: int, *, has_login: bool, is_encrypted: bool) -> str | None:
+    """Return what other machines can do that reach the port, in one line; None on loopback."""
+    from ottla.console.address import is_loopback
+
+    if is_loopback(host):
+        return None
+    who = "needs a login to read, register" if has_login else "can read, register"
+    more = "schemas" if has_login else "all schemas, no login"
+    secrecy = "encrypted" if is_encrypted else "passwords unencrypted" if has_login else "unencrypted"
+    place = f"listening on {host}, port {port}: every machine that reaches it"
+    return f"{place} {who} and delete {more}; {secrecy}. For development only"
+
+
+def _users(option: str, pairs: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, password = pair.partition("=")
+        if not equals or not name or not password or ":" in name:
+            # Whatever was given may be a password.
+            raise InputError(f"{option}: wanted NAME=PASSWORD, with a name without ':'")
+        found[name] = password
+    return found
+
+
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if certificate is None:
+        if key is not None:
+            raise InputError("found --tls-key without --tls-cert")
+        return None
+    import ssl
+
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise ConfigError(
+            f"--tls-cert {certificate}: wanted a readable certificate and its key (PEM): {error}"
+        ) from None
+    return context
