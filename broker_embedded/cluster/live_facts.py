@@ -194,7 +194,7 @@ def _shares(led: Partition, broker: Broker) -> tuple[ShareFacts, ...]:
                 state=run.standing.state.name.lower(),
                 delivery_count=run.standing.delivery_count,
                 member_id=run.standing.member_id,
-                ends_in_ms=max(0, run.standing.deadline_ms - now_ms) if run.standing.member_id else None,
+                ends_in_ms=max(0, run.deadline_ms - now_ms) if run.standing.member_id else None,
             )
             for run in share.runs
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .events import Acquire, AcquiredRange, LogBatch
-from .runs import Run, Standing
+from .runs import Run, standing
 from .states import RecordState
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _from_batch(
     last = min(batch.last, end_offset + min(room, free) - 1) if request.is_strict else batch.last
     if batch.first > end_offset:  # nothing was read in between
         return taken
-    run = partition.runs.append(last, Standing(RecordState.AVAILABLE, 0))
+    run = partition.runs.append(last, standing(RecordState.AVAILABLE, 0))
     partition.lease([run], request.member_id, now_ms)
     taken.append(AcquiredRange(run.first, run.last, 1))
     partition.runs.join(run.first, run.last)

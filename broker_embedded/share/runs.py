@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
+from .events import StateBatch
 from .states import RecordState
 
 _FIRST = attrgetter("first")
 NO_WRITE = 0
+NO_DEADLINE = -1
 
 
 class Standing(NamedTuple):
@@ -24,20 +27,33 @@ class Standing(NamedTuple):
     delivery_count: int
     """Deliveries so far, the present one included."""
     member_id: str = ""
-    deadline_ms: int = -1
+
+
+@lru_cache(maxsize=4_096)
+def standing(state: RecordState, delivery_count: int, member_id: str = "") -> Standing:
+    """Return the standing of these values, one object for all runs that have it."""
+    return Standing(state, delivery_count, member_id)
 
 
 class Run:
     """Offsets `first` to `last`, inclusive, of one standing."""
 
-    __slots__ = ("before", "first", "last", "standing", "write_id")
+    __slots__ = ("before", "deadline_ms", "first", "last", "standing", "write_id")
 
     def __init__(
-        self, first: int, last: int, standing: Standing, write_id: int = NO_WRITE, before: Standing | None = None
+        self,
+        first: int,
+        last: int,
+        standing: Standing,
+        deadline_ms: int = NO_DEADLINE,
+        write_id: int = NO_WRITE,
+        before: Standing | None = None,
     ) -> None:
         self.first = first
-        self.last = last
+        self.last = first if first == last else last  # one number: 32 bytes of a lease's 150
         self.standing = standing
+        self.deadline_ms = deadline_ms
+        """When the lease ends, or ended that comes back if a write fails."""
         self.write_id = write_id
         """The write that has to succeed before the standing counts."""
         self.before = before
@@ -48,11 +64,23 @@ class Run:
         return self.last - self.first + 1
 
     def agrees_with(self, other: Run) -> bool:
-        return self.standing == other.standing and self.write_id == other.write_id and self.before == other.before
+        return (
+            self.standing == other.standing
+            and self.deadline_ms == other.deadline_ms
+            and self.write_id == other.write_id
+            and self.before == other.before
+        )
 
     def __repr__(self) -> str:
-        state, count, member_id, deadline_ms = self.standing
-        return f"Run({self.first}..{self.last}, {state.name}, {count}, {member_id!r}, {deadline_ms}, {self.write_id})"
+        state, count, member_id = self.standing
+        return (
+            f"Run({self.first}..{self.last}, {state.name}, {count}, {member_id!r}, {self.deadline_ms}, {self.write_id})"
+        )
+
+
+def batch_of(run: Run) -> StateBatch:
+    """Return the run as it is written."""
+    return StateBatch(run.first, run.last, run.standing.state, run.standing.delivery_count)
 
 
 class Runs:
@@ -96,7 +124,8 @@ class Runs:
             return
         run = self._runs[position]
         if run.first < offset <= run.last:
-            self._runs.insert(position + 1, Run(offset, run.last, run.standing, run.write_id, run.before))
+            rest = Run(offset, run.last, run.standing, run.deadline_ms, run.write_id, run.before)
+            self._runs.insert(position + 1, rest)
             run.last = offset - 1
 
     def join(self, first: int, last: int) -> None:

@@ -11,6 +11,8 @@ import pytest
 from broker_embedded.cluster.simulation import Simulation, draw
 from broker_embedded.coordinator.share.shard import ShareShard
 from broker_embedded.share.partition import SharePartition
+from broker_embedded.share.runs import Standing
+from broker_embedded.share.states import RecordState
 from ottla_wire.protocol import ErrorCode
 
 
@@ -60,7 +62,10 @@ def test_a_coordinator_that_answers_before_it_writes_is_caught(monkeypatch: pyte
 
 
 def test_a_leader_that_drops_what_is_released_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SharePartition, "_after", lambda self, before, state: before._replace(state=4, member_id=""))
+    def drops(self: SharePartition, before: Standing, state: RecordState) -> Standing:
+        return before._replace(state=RecordState.ARCHIVED, member_id="")
+
+    monkeypatch.setattr(SharePartition, "standing_after", drops)
     found = failures(brokers=1)
     assert found, "nobody noticed"
     assert "nothing below the limit is lost" in found[0]
