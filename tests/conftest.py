@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.telemetry.logs import log_sink
 from ottla.telemetry.logs.event_log import check_events_with, forget_what_repeats
 from ottla.telemetry.logs.log_events import problem_of
 
@@ -148,11 +150,17 @@ def _forget_modules(newest: str, path: list[str]) -> None:
     forget_modules(str(folders), newest=newest, path=path)
 
 
+def _forget_the_logging_of_a_program(handler: logging.Handler) -> None:
+    logging.root.removeHandler(handler)
+    log_sink.OTTLA.setLevel(logging.NOTSET)
+    log_sink._format, log_sink._is_chosen = "auto", False
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_for_the_next_test() -> Iterator[None]:
     """What a test logs is what the table says, and is neither limited nor sent elsewhere by what other tests did: to
-    capture events is to configure structlog. What a test imported from a folder of its own is not found by a test that
-    writes a module of the same name.
+    capture events is to configure structlog, and `ottla run` configures the logging of its process. What a test
+    imported from a folder of its own is not found by a test that writes a module of the same name.
     """
     forget_what_repeats()
     newest, path = next(reversed(sys.modules)), sys.path.copy()
@@ -162,6 +170,10 @@ def _nothing_is_left_for_the_next_test() -> Iterator[None]:
     structlog: Any = sys.modules.get("structlog")  # most tests log nothing
     if structlog is not None and structlog.is_configured():
         structlog.reset_defaults()
+    for handler in logging.root.handlers:
+        if isinstance(handler, log_sink.StandardLogging):
+            _forget_the_logging_of_a_program(handler)
+            break
     unknown, _unknown_events[:] = list(_unknown_events), []
     assert not unknown, unknown[0]
 
