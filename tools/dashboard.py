@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "observability" / "ottla-dashboard.json"
 
@@ -24,8 +25,10 @@ def _quantile(share: float, metric: str, by: str) -> str:
     return f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket{{{_OF}}}[$__rate_interval])))"
 
 
-# title, unit of Grafana's, [(query, legend)], what to read from it
-PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
+Row: TypeAlias = tuple[str, str, list[tuple[str, str]], str]
+"""Title, unit of Grafana's, [(query, legend)], what to read from it."""
+
+PANELS: list[Row] = [
     (
         "Lag in seconds",
         "s",
@@ -207,7 +210,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
 ]
 
 
-QUEUE_PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
+QUEUE_PANELS: list[Row] = [
     (
         "Queues: leases by outcome",
         "ops",
@@ -247,10 +250,19 @@ QUEUE_PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
 
 
 def render() -> str:
-    panels = [_panel(number, *row) for number, row in enumerate([*PANELS, *QUEUE_PANELS])]
-    dashboard: dict[str, Any] = {
-        "title": "Ottla",
-        "uid": "ottla",
+    group = {
+        "name": "group",
+        "label": "Group",
+        "query": f'label_values({{__name__=~"ottla_consumer_partitions|ottla_queue_in_flight"}}, {_G})',
+    }
+    return dashboard("Ottla", "ottla", [*PANELS, *QUEUE_PANELS], [group])
+
+
+def dashboard(title: str, uid: str, rows: Sequence[Row], variables: Sequence[Mapping[str, str]]) -> str:
+    """The file of a dashboard. A variable has a name, a label and a query; all of its values are chosen at first."""
+    document: dict[str, Any] = {
+        "title": title,
+        "uid": uid,
         "schemaVersion": 39,
         "tags": ["kafka", "ottla"],
         "refresh": "30s",
@@ -258,22 +270,25 @@ def render() -> str:
         "templating": {
             "list": [
                 {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"},
-                {
-                    "name": "group",
-                    "type": "query",
-                    "label": "Group",
-                    "datasource": {"type": "prometheus", "uid": "${datasource}"},
-                    "query": f'label_values({{__name__=~"ottla_consumer_partitions|ottla_queue_in_flight"}}, {_G})',
-                    "includeAll": True,
-                    "multi": True,
-                    "refresh": 2,
-                    "current": {"text": "All", "value": "$__all"},
-                },
+                *(
+                    {
+                        "name": variable["name"],
+                        "type": "query",
+                        "label": variable["label"],
+                        "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                        "query": variable["query"],
+                        "includeAll": True,
+                        "multi": True,
+                        "refresh": 2,
+                        "current": {"text": "All", "value": "$__all"},
+                    }
+                    for variable in variables
+                ),
             ]
         },
-        "panels": panels,
+        "panels": [_panel(number, *row) for number, row in enumerate(rows)],
     }
-    return json.dumps(dashboard, indent=2) + "\n"
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _panel(number: int, title: str, unit: str, queries: list[tuple[str, str]], meaning: str) -> dict[str, Any]:

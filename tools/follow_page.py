@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-PORTS = ("9092", "8080")
+PORTS = ("9092", "8080", "9308")
 COMMAND_S = 600
 """A command that has not ended by then hangs. Spark's needs half a minute of two idle cores."""
 BLOCK = re.compile(

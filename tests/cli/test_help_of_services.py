@@ -40,6 +40,7 @@ CLUSTERS = '[clusters.prod]\nbootstrap.servers = "{servers}"\n'
 UNTIL_STOPPED = {
     "broker start": r"ready bootstrap=",
     "console": r"Uvicorn running|http://127",
+    "exporter": r"metrics at http://",
     "outbox relay": r"relaying",
     "registry start": r"ready registry=",
     "run": r"partitions_assigned",
@@ -54,7 +55,9 @@ IN_PLACE_OF = {
     "ottla registry start": "ottla registry start --port 0",
     "--control-port 8083": "--control-port 0",
 }
-EXAMPLES = examples_of_nouns("config", "console", "explain", "store-offsets", "outbox", "registry", "run", "schedule")
+EXAMPLES = examples_of_nouns(
+    *("config", "console", "exporter", "explain", "store-offsets", "outbox", "registry", "run", "schedule")
+)
 STARTS = [(path, line) for path, line in examples_of_nouns("broker") if line.startswith("ottla broker start --")]
 OF_A_CLUSTER = [(path, line) for path, line in examples_of_nouns("broker") if (path, line) not in STARTS]
 
@@ -66,6 +69,8 @@ def runnable(line: str) -> list[str]:
 
 
 def command_of(arguments: list[str]) -> str:
+    if arguments[:2] == ["exporter", "--once"]:
+        return "exporter --once"
     return " ".join(arguments[:2]) if arguments[0] in ("broker", "outbox", "registry", "schedule") else arguments[0]
 
 
@@ -132,6 +137,7 @@ def agreed(arguments: list[str]) -> list[str]:
 def starts_and_stops(arguments: list[str], environment: dict[str, str]) -> None:
     if arguments[0] == "console":
         pytest.importorskip("starlette")
+    if arguments[0] in ("console", "exporter"):
         arguments = [*arguments, "--port", "0"]
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "ottla", *arguments],

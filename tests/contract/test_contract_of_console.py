@@ -69,3 +69,18 @@ def test_the_console_shows_what_is_there(console: Running, topic: str) -> None:
         assert {each["type"] for each in console.get("groups", size=200)["items"]} == {"Classic"}
     of_brokers = [each for each in console.get("doctor")["items"] if each["subject"].startswith("broker")]
     assert {each["id"] for each in of_brokers} <= TRUE_OF_THE_TESTS
+
+
+def test_the_exporter_shows_what_is_there(ottla: Run, topic: str) -> None:
+    done = ottla("exporter", "--once")
+    assert done.exit_code == 0, done.stderr
+    found = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if line[0] != "#"
+    }
+    assert found["ottla_cluster_up"] == 1
+    assert found[f'ottla_cluster_topic_records{{topic="{topic}"}}'] == 10
+    assert 0 <= found[f'ottla_cluster_group_lag_records{{group="{topic}",topic="{topic}"}}'] <= 10
+    assert found['ottla_cluster_broker_up{broker="1"}'] == 1
+    assert found["ottla_cluster_open_transactions"] == 0
+    hidden = {name for name, count in found.items() if name.startswith("ottla_exporter_hidden") and count}
+    assert {name.partition('part="')[2].partition('"')[0] for name in hidden} <= {"acls"}, "it has no authorizer"

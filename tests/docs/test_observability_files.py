@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from dashboard import PANELS
 from dashboard_picture import Drawn, Line, draw
+from rule_files import alert_queries, dashboard_queries
 
 from ottla.telemetry.metrics.metrics_table import METRICS
 
@@ -21,20 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "observability"
 ALERTS = FOLDER / "ottla-alerts.yml"
 DASHBOARD = FOLDER / "ottla-dashboard.json"
+OF_CLUSTERS = FOLDER / "ottla-cluster-alerts.yml", FOLDER / "ottla-cluster-dashboard.json"
 PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on PATH, nor in $PROMTOOL")
-
-
-def dashboard_queries() -> list[str]:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    return [target["expr"] for panel in panels for target in panel["targets"]]
-
-
-def alert_queries() -> list[str]:
-    """Without a YAML library: an expression is a folded scalar, or one line."""
-    text = ALERTS.read_text()
-    found = re.findall(r"^        expr: (?:>-\n((?:          .*\n)+)|(.+)\n)", text, re.MULTILINE)
-    return [" ".join(line.strip() for line in (folded or single).splitlines()) for folded, single in found]
 
 
 def labels_by_name() -> dict[str, set[str]]:
@@ -51,11 +41,11 @@ def labels_by_name() -> dict[str, set[str]]:
 
 
 def test_every_query_was_found() -> None:
-    assert len(alert_queries()) == ALERTS.read_text().count("- alert:") > 9
-    assert len(dashboard_queries()) > 15
+    assert len(alert_queries(ALERTS)) == ALERTS.read_text().count("- alert:") > 9
+    assert len(dashboard_queries(DASHBOARD)) > 15
 
 
-@pytest.mark.parametrize("query", [*dashboard_queries(), *alert_queries()])
+@pytest.mark.parametrize("query", [*dashboard_queries(DASHBOARD), *alert_queries(ALERTS)])
 def test_metrics_and_labels_are_those_of_the_table(query: str) -> None:
     known = labels_by_name()
     words = set(re.findall(r"\b(?:ottla|messaging|error)_\w+", re.sub(r'"[^"]*"', '""', query)))
@@ -102,15 +92,19 @@ def test_a_picture_is_drawn_of_series_and_their_legends() -> None:
 
 
 @needs_promtool
-def test_prometheus_loads_the_rules_and_they_fire_for_what_they_are_for() -> None:
-    for command in (["check", "rules", str(ALERTS)], ["test", "rules", str(FOLDER / "ottla-alerts.test.yml")]):
+@pytest.mark.parametrize("rules", [ALERTS, OF_CLUSTERS[0]], ids=lambda file: file.stem)
+def test_prometheus_loads_the_rules_and_they_fire_for_what_they_are_for(rules: Path) -> None:
+    for command in (["check", "rules", str(rules)], ["test", "rules", str(rules.with_suffix(".test.yml"))]):
         done = subprocess.run([str(PROMTOOL), *command], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 @needs_promtool
-def test_prometheus_parses_each_query_of_the_dashboard(tmp_path: Path) -> None:
-    queries = [query.replace("$__rate_interval", "5m").replace("$group", ".*") for query in dashboard_queries()]
+@pytest.mark.parametrize("dashboard", [DASHBOARD, OF_CLUSTERS[1]], ids=lambda file: file.stem)
+def test_prometheus_parses_each_query_of_the_dashboard(dashboard: Path, tmp_path: Path) -> None:
+    queries = [
+        query.replace("$__rate_interval", "5m").replace("$group", ".*") for query in dashboard_queries(dashboard)
+    ]
     rules = "".join(
         f"      - record: panel:{number}\n        expr: {json.dumps(query)}\n" for number, query in enumerate(queries)
     )

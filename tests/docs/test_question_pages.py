@@ -16,13 +16,19 @@ from follow_page import blocks_of, follow
 from ottla.cli import main
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
-ALERTS = HOW_TO.parent / "observability" / "ottla-alerts.yml"
+ALERTS = [HOW_TO.parent / "observability" / name for name in ("ottla-alerts.yml", "ottla-cluster-alerts.yml")]
 
 
 @pytest.mark.representative("install.md-1", "configuration.md-4")
 @pytest.mark.parametrize(
     ("page", "blocks"),
-    [("install.md", 1), ("configuration.md", 4), ("local-development.md", 2), ("larger-service.md", 7)],
+    [
+        ("install.md", 1),
+        ("configuration.md", 4),
+        ("local-development.md", 2),
+        ("larger-service.md", 7),
+        ("watch-a-cluster.md", 5),
+    ],
 )
 def test_a_page_of_commands_does_what_it_says(page: str, blocks: int, tmp_path: Path) -> None:
     assert follow(HOW_TO / page, tmp_path, Path(sys.executable).parent) >= blocks
@@ -34,14 +40,20 @@ def test_the_page_on_lag_does_what_it_says(tmp_path: Path) -> None:
 
 
 class TestRunbooks:
+    def rules(self) -> list[dict[str, Any]]:
+        return [
+            rule
+            for file in ALERTS
+            for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+            for rule in group["rules"]
+        ]
+
     def test_every_alert_has_a_section_and_every_section_an_alert(self) -> None:
-        (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
         sections = re.findall(r"^## (.+)$", (HOW_TO / "runbooks.md").read_text(encoding="utf-8"), re.MULTILINE)
-        assert sections == [rule["alert"] for rule in group["rules"]]
+        assert sections == [rule["alert"] for rule in self.rules()]
 
     def test_every_alert_names_its_section(self) -> None:
-        (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
-        for rule in group["rules"]:
+        for rule in self.rules():
             assert rule["annotations"]["runbook"] == f"how-to/runbooks.md#{rule['alert'].lower()}"
 
 

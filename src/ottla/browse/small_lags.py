@@ -22,7 +22,7 @@ def with_small_lags_counted(found: Sequence[GroupLag], open_cluster: Callable[..
     A partition that cannot be read keeps its number of offsets.
     """
     small = sorted(
-        (each for group in found for each in group.partitions if _is_small(each)), key=lambda each: each.lag or 0
+        (each for group in found for each in group.partitions if is_small_lag(each)), key=lambda each: each.lag or 0
     )[:_MOST_PARTITIONS]
     if not small:
         return list(found)
@@ -36,7 +36,7 @@ def with_small_lags_counted(found: Sequence[GroupLag], open_cluster: Callable[..
         replace(
             group,
             partitions=tuple(
-                replace(each, lag=counts[_key(each)]) if _is_small(each) and _key(each) in counts else each
+                replace(each, lag=counts[_key(each)]) if is_small_lag(each) and _key(each) in counts else each
                 for each in group.partitions
             ),
         )
@@ -44,7 +44,8 @@ def with_small_lags_counted(found: Sequence[GroupLag], open_cluster: Callable[..
     ]
 
 
-def _is_small(each: PartitionLag) -> bool:
+def is_small_lag(each: PartitionLag) -> bool:
+    """Return whether a lag is small enough that its records are counted."""
     is_known = each.lag is not None and each.held_at is None and not each.is_counted
     return is_known and 0 < (each.lag or 0) <= _MOST_OFFSETS
 

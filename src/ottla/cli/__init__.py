@@ -49,6 +49,7 @@ COMMANDS = {
     "dlq": ("ottla.cli.records.dlq:dlq", "List dead letters, send them back, or delete them."),
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find problems of a cluster, or between it and a service."),
     "explain": ("ottla.cli.services.explain:explain", "Explain an error, and what to do about it."),
+    "exporter": ("ottla.cli.operations.exporter:exporter", "Serve a cluster's metrics to Prometheus."),
     "groups": ("ottla.cli.operations.groups:groups", "Show groups and their lag; set offsets, and undo that."),
     "new": ("ottla.cli.services.new:new", "Write a service, its tests, Dockerfile, Compose and CI files."),
     "outbox": ("ottla.cli.operations.outbox:outbox", "Relay records from a database to Kafka; show what waits."),

@@ -84,7 +84,7 @@ READS = {
     "acls list",
     *(f"cluster {name}" for name in ("brokers", "disks", "facts", "features", "quorum", "settings", "show")),
     "cluster transactions",
-    *("console", "consume", "dlq list", "dlq show", "doctor", "groups lag", "groups list", "groups show"),
+    *("console", "consume", "dlq list", "dlq show", "doctor", "exporter", "groups lag", "groups list", "groups show"),
     *(f"plan {name}" for name in ("add-brokers", "check", "dirs", "leaders", "rebalance", "remove-brokers", "status")),
     *("plan replication-factor", "quotas list", "schedule list", "schedule show", "topics list", "topics show"),
     "users list",

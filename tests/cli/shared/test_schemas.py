@@ -30,6 +30,7 @@ WITHOUT_A_FORMAT = {
     "console": "runs until it is stopped",
     "demo": "shows how it goes, to people",
     "explain": "prints a page of the documentation",
+    "exporter": "serves Prometheus' text, or prints it",
     "new": "says what it wrote, to people",
     "outbox relay": "runs until it is stopped",
     "pipeline batch": "Spark's work; programs import the pipeline, and get a report",

@@ -92,6 +92,11 @@ class NotRead:
         """The reason without the subject, for where that is named beside it."""
         return self.reason.removeprefix(f"{self.subject}: ")
 
+    @property
+    def is_denied(self) -> bool:
+        """True if the reader lacks a right: a later read fails in the same way."""
+        return "AUTHORIZATION_FAILED" in self.reason or "DESCRIBE on the cluster is needed" in self.reason
+
 
 @fact
 class SettingInfo:
