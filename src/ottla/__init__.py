@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from ottla.records import Record as Record
     from ottla.records import TimestampType as TimestampType
     from ottla.records import TopicPartition as TopicPartition
+    from ottla.schedule.tasks.task_run import TaskRun as TaskRun
     from ottla.serdes import Avro as Avro
     from ottla.serdes import Bytes as Bytes
     from ottla.serdes import CloudEvents as CloudEvents
@@ -167,6 +168,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.queues.queue": ["Queue"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
         "ottla.event_attributes": ["CloudEvent"],
+        "ottla.schedule.tasks.task_run": ["TaskRun"],
         "ottla.serdes": [
             "Avro",
             "Bytes",

@@ -26,6 +26,9 @@ Header: TypeAlias = tuple[str, bytes | None]
 """A header's name and its bytes; None is a null value. Names may repeat."""
 Headers: TypeAlias = Sequence[Header]
 
+ID_HEADER: Final = "ottla-id"
+"""Copies of a message have the same id in this header."""
+
 
 class TimestampType(Enum):
     """The kind of a record's timestamp (`message.timestamp.type`)."""

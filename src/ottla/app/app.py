@@ -40,6 +40,7 @@ from ottla.app.handler.handler_options import (
 )
 from ottla.app.handler.resources import Open
 from ottla.app.queue_decorator import DeclaresQueues
+from ottla.app.recurring import DeclaresTasks
 from ottla.app.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.router import Router
 from ottla.app.running_apps import Runner, running_apps
@@ -84,7 +85,7 @@ _ASYNCIO = "ottla.aio.serve.runner"
 _MOST_CONCURRENT = 10_000
 
 
-class App(DeclaresQueues, DeclaresEvents):
+class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
     """A consuming service: its group, its handlers and what they share.
 
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
@@ -577,6 +578,11 @@ class App(DeclaresQueues, DeclaresEvents):
         """Raise `LifecycleError` while the app runs: what is declared then would do nothing until the next start."""
         if self._runner is not None:
             raise LifecycleError(f"app {self.group!r} runs already: declare {what} before run() or serve()")
+
+    def _handle(self, topic: str, value: Any, options: TopicOptions, function: Callable[..., Any]) -> None:
+        """Declare the handler of a recurring task."""
+        declare: Callable[[Any], Any] = self.handler(topic, value=value, **options)
+        declare(function)
 
     def _declare_events(
         self, old: Route | None, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ottla.app.background.app_producers import AppProducer, AsyncAppProducer
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
+from ottla.app.background.app_tasks import AppTasks
 from ottla.app.handler.middleware import Middleware
 from ottla.app.handler.resources import Resources
 from ottla.app.route import Route
@@ -36,6 +37,8 @@ class Declarations:
         self.resources = Resources()
         """Opens what handlers are given by `Provide`."""
         self.scheduler: AppScheduler | None = None
+        self.tasks: AppTasks | None = None
+        """The recurring tasks, once one was declared."""
 
     def replace(self, old: Route | None, new: Callable[[], Route]) -> Route:
         """Put what `new` makes and declares in the place of `old`, which stays where that raises."""
@@ -55,7 +58,8 @@ class Declarations:
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
         """Return what runs before the first record, in order."""
-        own = () if self.scheduler is None else (self.scheduler.open,)
+        tasks = () if self.tasks is None else (self.tasks.register,)  # the scheduler finds their topic at once
+        own = (*tasks, *(() if self.scheduler is None else (self.scheduler.open,)))
         relays = (relay.open for relay in self.relays)
         producers = (producer.open for producer in self.producers)
         return (*own, *relays, *self._stores("open"), *producers, *self.on_start)

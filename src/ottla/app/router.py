@@ -21,6 +21,7 @@ from ottla.app.event_topic import DeclaresEvents
 from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.handler_options import ForBatch, ForOne, HandlerOptions, TopicOptions, Value
 from ottla.errors import ConfigError
+from ottla.quantities import Span
 from ottla.serdes.base import SerdeOf
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,6 +70,10 @@ class Router(DeclaresEvents):
     def queue(self, *topics: str, **options: Any) -> Callable[[F], F]:
         """Declare a handler of jobs, as `App.queue` does."""
         return self._later(lambda app, function: app.queue(*topics, **options)(function))
+
+    def every(self, times: str | Span, **options: Any) -> Callable[[F], F]:
+        """Declare a recurring task, as `App.every` does."""
+        return self._later(lambda app, function: app.every(times, **options)(function))
 
     def middleware(self, function: F) -> F:
         """Declare a middleware, as `App.middleware` does: around every handler of the app."""

@@ -10,9 +10,8 @@ import itertools
 from typing import Final
 
 from ottla.errors import InputError
+from ottla.records import ID_HEADER as ID_HEADER
 from ottla.records import Header, Headers
-
-ID_HEADER: Final = "ottla-id"
 
 _ID: Final = ID_HEADER
 

@@ -6,9 +6,10 @@ from typing import Final
 
 from ottla.config.topic_specs import TopicSpec
 from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, TOPIC_CONFIG, TOPIC_PREFIX
+from ottla.schedule.tasks import task_records
 from ottla.schedule.wheel import WHEEL
 
-__all__ = ["command_for", "is_schedule", "schedule_specs"]
+__all__ = ["command_for", "is_schedule", "schedule_specs", "tasks_spec"]
 
 _MOST_REPLICAS: Final = 3
 
@@ -22,11 +23,20 @@ def schedule_specs(topic: str, *, brokers: int, replication_factor: int | None =
     """Return the specifications of the schedule's topic and its dead letter topic. `replication_factor` defaults to 3,
     at most the number of brokers.
     """
-    replicas = replication_factor or max(1, min(_MOST_REPLICAS, brokers))
+    replicas = _replicas(brokers, replication_factor)
     return {
         topic: TopicSpec(partitions=WHEEL.partitions, replication_factor=replicas, config=TOPIC_CONFIG),
         topic + DEAD_LETTERS_SUFFIX: TopicSpec(partitions=1, replication_factor=replicas),
     }
+
+
+def tasks_spec(*, brokers: int) -> TopicSpec:
+    """Return the specification of the topic of a schedule's recurring tasks."""
+    return TopicSpec(partitions=1, replication_factor=_replicas(brokers, None), config=task_records.TOPIC_CONFIG)
+
+
+def _replicas(brokers: int, given: int | None) -> int:
+    return given or max(1, min(_MOST_REPLICAS, brokers))
 
 
 def command_for(topic: str, servers: str) -> str:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from ottla.consumer.readiness.schedules import FAILING_MS, LATE_MS, SILENT_MS, SchedulerStanding
+from ottla.records import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 
 
 def standing(
-    *, due_ms: dict[int, int] | None = None, failing: dict[int, tuple[int, str]] | None = None
+    *,
+    due_ms: dict[int, int] | None = None,
+    failing: dict[int, tuple[int, str]] | None = None,
+    undispatched: dict[str, str] | None = None,
 ) -> SchedulerStanding:
-    return SchedulerStanding(topic="ottla.schedule.s", due_ms=due_ms or {}, failing=failing or {}, at_ms=1_000)
+    return SchedulerStanding(
+        topic="ottla.schedule.s",
+        due_ms={TopicPartition("ottla.schedule.s", slot): at_ms for slot, at_ms in (due_ms or {}).items()},
+        failing={TopicPartition("ottla.schedule.s", slot): why for slot, why in (failing or {}).items()},
+        undispatched=undispatched or {},
+        at_ms=1_000,
+    )
 
 
 def test_one_that_keeps_up_is_ready() -> None:
@@ -36,3 +46,11 @@ def test_one_whose_thread_does_not_come_back_says_so() -> None:
     health = standing().health(now_ms=NOW_MS, monotonic_ms=1_000 + SILENT_MS)
     assert health.problems == ("ottla.schedule.s: the scheduler has not looked for 60 s",)
     assert standing().oldest_due_s(NOW_MS) == 0
+
+
+def test_a_recurring_task_that_is_not_dispatched_is_named_with_the_reason() -> None:
+    health = standing(undispatched={"billing/report": "UnknownTopic: billing.report"}).health(
+        now_ms=NOW_MS, monotonic_ms=1_000
+    )
+    assert not health.is_ready
+    assert health.problems == ("task billing/report is not dispatched: UnknownTopic: billing.report",)

@@ -16,6 +16,7 @@ from ottla import ConfigError, InputError, Json, Priorities, Producer, Retriable
 from ottla.admin import Admin
 from ottla.schedule import slot_work
 from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
+from ottla.schedule.owner_transactions import OwnerTransactions
 from ottla.schedule.slot import WriteRefused
 from ottla.schedule.slot_batches import Batches
 from ottla.schedule.wheel import WHEEL
@@ -205,7 +206,7 @@ def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
     class Died(Exception):
         pass
 
-    commit = slot_work.SlotWork._commit
+    commit = OwnerTransactions.commit
 
     def dying(self: Any, batches: Batches) -> WriteRefused | None:
         if sum(batch.row_count for planned in batches.planned().values() for batch in planned) < 10:
@@ -222,7 +223,7 @@ def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(slot_work.SlotWork, "_commit", dying)
+        patch.setattr(OwnerTransactions, "commit", dying)
         wait_until(dead, 30, what="its death")
     successor = setup.scheduler()  # the first one is not closed: it lives on as a zombie
     found = settle(successor, "t", 50, setup)

@@ -53,11 +53,11 @@ class BackgroundTask(ABC):
 
     def open(self) -> Awaitable[None] | None:
         """Begin, or raise what is wrong with the settings; what is away for a while is waited for."""
-        return _in_thread(self._open)
+        return in_thread(self._open)
 
     def close(self) -> Awaitable[None] | None:
         """End the work, and wait for it."""
-        return _in_thread(self._close)
+        return in_thread(self._close)
 
     def health(self) -> Health:
         """Return the health: alive as long as its app is, and healthy while it does not run, as the app itself reports
@@ -107,7 +107,7 @@ class BackgroundTask(ABC):
             return self._work
 
 
-def _in_thread(function: Callable[[], None]) -> Awaitable[None] | None:
+def in_thread(function: Callable[[], None]) -> Awaitable[None] | None:
     """Call it; on an event loop in a thread, to be awaited."""
     try:
         asyncio.get_running_loop()

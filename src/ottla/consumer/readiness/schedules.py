@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.consumer.readiness.health import Health
+from ottla.records import TopicPartition
 
 LATE_MS: Final = 10_000
 """A message this long behind its due time is late. A scheduler that keeps up is late by a tick and a transaction."""
@@ -23,12 +24,15 @@ class SchedulerStanding:
     """How a scheduler stood at `at_ms`, by its monotonic clock.
 
     `due_ms`: slot to the due time of the next message that waits in it, of those that can be delivered. `failing`: slot
-    to (since when, why) it cannot be read or written. `unsafe`: why its topic may lose messages, if it may.
+    to (since when, why) it cannot be read or written. `unsafe`: why its topic may lose messages, if it may. The
+    recurring tasks are a slot too, in their own topic. `undispatched`: a recurring task to why its runs are not
+    dispatched.
     """
 
     topic: str
-    due_ms: Mapping[int, int]
-    failing: Mapping[int, tuple[int, str]]
+    due_ms: Mapping[TopicPartition, int]
+    failing: Mapping[TopicPartition, tuple[int, str]]
+    undispatched: Mapping[str, str] = field(default_factory=dict)
     at_ms: int
     unsafe: str | None = None
 
@@ -41,15 +45,16 @@ class SchedulerStanding:
         silent."""
         problems = [] if self.unsafe is None else [self.unsafe]
         problems += [
-            f"{self.topic}-{slot} cannot be read or written since {(monotonic_ms - since_ms) // 1_000} s: {error}"
+            f"{slot} cannot be read or written since {(monotonic_ms - since_ms) // 1_000} s: {error}"
             for slot, (since_ms, error) in sorted(self.failing.items())
             if monotonic_ms - since_ms >= FAILING_MS
         ]
         problems += [
-            f"{self.topic}-{slot} is late: a message was due {(now_ms - due_ms) // 1_000} s ago"
+            f"{slot} is late: a message was due {(now_ms - due_ms) // 1_000} s ago"
             for slot, due_ms in sorted(self.due_ms.items())
             if now_ms - due_ms >= LATE_MS
         ]
+        problems += [f"task {id} is not dispatched: {why}" for id, why in sorted(self.undispatched.items())]
         if monotonic_ms - self.at_ms >= SILENT_MS:
             problems.append(f"{self.topic}: the scheduler has not looked for {(monotonic_ms - self.at_ms) // 1_000} s")
         return Health(is_alive=True, is_ready=not problems, problems=tuple(problems))

@@ -25,8 +25,9 @@ from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
 from ottla.schedule.headers import DEFAULT_NAME, config_problem, schedule_topic
-from ottla.schedule.slot import SlotState
 from ottla.schedule.slot_work import SlotWork
+from ottla.schedule.tasks.task_records import tasks_topic
+from ottla.schedule.tasks.task_work import TaskWork
 from ottla.schedule.topics import schedule_specs
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.client.guarded import Consumer
@@ -41,6 +42,10 @@ _numbers: Final = itertools.count(1)
 
 TICK_S: Final = 0.1
 _MEASURE_EVERY_MS: Final = 1_000
+_TASKS_EVERY_MS: Final = 2_000
+"""How often the topic of recurring tasks is looked for while there is none."""
+_TASKS_SLOT: Final = 0
+"""Its owner owns the recurring tasks."""
 _LOOK_EVERY_MS: Final = 60_000
 """How often the topic's settings are looked at."""
 _ADMIN_S: Final = 30.0
@@ -85,14 +90,16 @@ class Scheduler:
         self._clock = clock or SystemClock()
         self._monotonic = SystemClock().monotonic_ms
         self._id = f"scheduler-{next(_numbers)}"
-        self._works: dict[int, SlotWork] = {}
-        self._again_ms: dict[int, int] = {}
+        self._tasks = TopicPartition(tasks_topic(name), 0)
+        self._tasks_looked_ms: int | None = None
+        self._works: dict[TopicPartition, SlotWork | TaskWork] = {}
+        self._again_ms: dict[TopicPartition, int] = {}
         self._ahead_ms: int | None = None
         """The brokers' clock, as last read, minus the monotonic clock of then."""
         self._broker_time_read_ms = 0
         self._is_behind = False
         self._listeners = Listeners.of(hooks)
-        self._failing: dict[int, tuple[int, str]] = {}
+        self._failing: dict[TopicPartition, tuple[int, str]] = {}
         """Slot → (since when, why) it cannot be read or written."""
         self._asked: Future[dict[str, SettingInfo]] | None = None
         """The pending request for the topic's settings."""
@@ -134,7 +141,7 @@ class Scheduler:
         self._ensure_topic()
         if self._assigned is not None:
             for partition in sorted(self._assigned):
-                self._begin(partition)
+                self._begin(TopicPartition(self.topic, partition))
             return
         config = {
             **self._settings.to_confluent(),
@@ -190,16 +197,17 @@ class Scheduler:
     def tick(self) -> None:
         """Do what is due in the slots that are here. `run` calls it ten times a second."""
         self._is_behind = False
-        for partition in list(self._works):
-            if self._again_ms.get(partition, 0) > self._monotonic():
+        self._find_tasks()
+        for place in list(self._works):
+            if self._again_ms.get(place, 0) > self._monotonic():
                 continue
             try:
-                self._tick_slot(self._works[partition])
-                self._failing.pop(partition, None)
+                self._tick_slot(self._works[place])
+                self._failing.pop(place, None)
             except FencedError as error:
-                self._reset_slot(partition, error, "info")
+                self._reset_slot(place, error, "info")
             except (OttlaError, KafkaException) as error:
-                self._reset_slot(partition, error, "warning")
+                self._reset_slot(place, error, "warning")
         self._watch_config()
         if self._monotonic() >= self._measured_ms + _MEASURE_EVERY_MS:
             self._measure()
@@ -214,17 +222,17 @@ class Scheduler:
     @property
     def slots(self) -> list[int]:
         """The slots that are here."""
-        return sorted(self._works)
+        return sorted(place.partition for place in self._works if place != self._tasks)
 
     @property
     def delivered(self) -> int:
-        """Return how many messages this scheduler delivered from the slots that it has."""
-        return sum(work.slot.delivered for work in self._works.values())
+        """Return how many messages and runs this scheduler delivered from the slots that it has."""
+        return sum(work.delivered for work in self._works.values())
 
     @property
     def waiting(self) -> int:
         """Return how many messages wait in open slots."""
-        return sum(len(work.slot.waiting) for work in self._works.values())
+        return sum(work.waiting for place, work in self._works.items() if place != self._tasks)
 
     def __enter__(self) -> Scheduler:
         self.start()
@@ -235,20 +243,23 @@ class Scheduler:
 
     # One slot
 
-    def _tick_slot(self, work: SlotWork) -> None:
+    def _tick_slot(self, work: SlotWork | TaskWork) -> None:
         own_ms = self._clock.now_ms()
         now_ms = self._guarded(own_ms)
         if now_ms is None:
             work.claim()  # the brokers' time is not known yet
             now_ms = self._guarded(own_ms)
         assert now_ms is not None
-        is_open = work.slot.state is SlotState.OPEN
-        if is_open and now_ms < own_ms - _MOST_BEHIND_MS and self._monotonic() >= self._broker_time_read_ms + _AGAIN_MS:
+        if (
+            work.is_open
+            and now_ms < own_ms - _MOST_BEHIND_MS
+            and self._monotonic() >= self._broker_time_read_ms + _AGAIN_MS
+        ):
             work.read_broker_time()  # the brokers' clock was set forward, or ours is ahead: only they know
             now_ms = self._guarded(own_ms) or now_ms
         work.tick(now_ms)
-        if work.slot.state is SlotState.OPEN:
-            self._is_behind |= work.slot.is_behind
+        if work.is_open:
+            self._is_behind |= work.is_behind
         else:
             work.close()
 
@@ -266,28 +277,34 @@ class Scheduler:
 
     def _measure(self) -> None:
         self._measured_ms = self._monotonic()
-        found = {partition: work.slot.next_due_ms for partition, work in self._works.items()}
+        found = {place: work.next_due_ms for place, work in self._works.items()}
         self._standing = standing = SchedulerStanding(
             topic=self.topic,
-            due_ms={partition: due_ms for partition, due_ms in found.items() if due_ms is not None},
+            due_ms={place: due_ms for place, due_ms in found.items() if due_ms is not None},
             failing=dict(self._failing),
+            undispatched={id: why for work in self._works.values() for id, why in work.problems.items()},
             unsafe=self._unsafe,
             at_ms=self._measured_ms,
         )
         if self._listeners.refresh():
             measure = ScheduleMeasure(
-                slots=len(self._works),
+                slots=len(self.slots),
                 failing=len(self._failing),
                 waiting=self.waiting,
                 oldest_due_s=standing.oldest_due_s(self._clock.now_ms()),
-                unreadable=sum(work.slot.unreadable for work in self._works.values()),
+                unreadable=sum(work.unreadable for work in self._works.values()),
             )
             self._listeners.schedule_measured(schedule=self._name, scheduler=self._id, measure=measure)
 
-    def _begin(self, partition: int) -> None:
+    def _begin(self, place: TopicPartition) -> None:
         assert self._cluster is not None
-        self._works[partition] = SlotWork(
-            TopicPartition(self.topic, partition),
+        if place == self._tasks:
+            self._works[place] = TaskWork(
+                place, cluster=self._cluster, appended=self._appended, dispatched=self._dispatched
+            )
+            return
+        self._works[place] = SlotWork(
+            place,
             cluster=self._cluster,
             delete=self._delete,
             now_ms=self._clock.now_ms,
@@ -295,15 +312,29 @@ class Scheduler:
             dispatched=self._dispatched,
         )
 
-    def _reset_slot(self, partition: int, error: BaseException, level: str) -> None:
+    def _find_tasks(self) -> None:
+        """Take the recurring tasks with their slot, once an app has created their topic."""
+        if self._tasks in self._works or TopicPartition(self.topic, _TASKS_SLOT) not in self._works:
+            return
+        now_ms = self._monotonic()
+        if self._tasks_looked_ms is not None and now_ms < self._tasks_looked_ms + _TASKS_EVERY_MS:
+            return
+        self._tasks_looked_ms = now_ms
+        assert self._cluster is not None
+        try:
+            self._cluster.topic(self._tasks.topic)
+        except OttlaError:
+            return  # none yet; a broker that is away is reported by the slots
+        self._begin(self._tasks)
+
+    def _reset_slot(self, place: TopicPartition, error: BaseException, level: str) -> None:
         """Forget the slot: what it knew may be wrong. There is nothing to undo."""
-        fields = {"slot": f"{self.topic}-{partition}", "error": described(error)}
-        log_event("schedule_slot_reset", level, fields)
-        since_ms, _ = self._failing.get(partition, (self._monotonic(), ""))
-        self._failing[partition] = since_ms, described(error)
-        self._works[partition].close()
-        self._begin(partition)
-        self._again_ms[partition] = self._monotonic() + _AGAIN_MS
+        log_event("schedule_slot_reset", level, {"slot": str(place), "error": described(error)})
+        since_ms, _ = self._failing.get(place, (self._monotonic(), ""))
+        self._failing[place] = since_ms, described(error)
+        self._works[place].close()
+        self._begin(place)
+        self._again_ms[place] = self._monotonic() + _AGAIN_MS
 
     def _delete(self, place: TopicPartition, to: int) -> None:
         assert self._admin is not None
@@ -315,14 +346,20 @@ class Scheduler:
         consumer.incremental_assign([ClientPartition(each.topic, each.partition, OFFSET_END) for each in partitions])
         consumer.pause(partitions)  # they are read past this client, which is here for the group only
         for each in partitions:
-            self._begin(each.partition)
+            self._begin(TopicPartition(each.topic, each.partition))
+        self._tasks_looked_ms = None
 
     def _on_revoke(self, consumer: Any, partitions: list[ClientPartition]) -> None:
         for each in partitions:
-            self._failing.pop(each.partition, None)
-            work = self._works.pop(each.partition, None)
-            if work is not None:
-                work.close()
+            self._release(TopicPartition(each.topic, each.partition))
+            if each.partition == _TASKS_SLOT:
+                self._release(self._tasks)
+
+    def _release(self, place: TopicPartition) -> None:
+        self._failing.pop(place, None)
+        work = self._works.pop(place, None)
+        if work is not None:
+            work.close()
 
     # The topic
 

@@ -1,0 +1,292 @@
+"""Records of the topic of recurring tasks, `ottla.tasks.<schedule>`: one partition, compacted, with the brokers'
+append times.
+
+| key | value | written by |
+|---|---|---|
+| `definition <id>` | JSON of a `Definition`; null removes the task | an app that declares the task, when it starts |
+| `pause <id>` | `true` or `false` | `ottla schedule pause` and `resume` |
+| `trigger <id> <name>` | `true`; null once it was dispatched | `ottla schedule trigger` |
+| `state <id>` | JSON of a `State` | the owner of the tasks, in the transaction that dispatches a run |
+
+All but states are requests: the owner applies them in the order of their offsets. A state says which requests it knows
+(`read_to`), so that compaction may remove the older ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from ottla.failures.expiry import EXPIRES_HEADER
+from ottla.foreign_json import ForeignJsonError, read_json
+from ottla.records import ID_HEADER, Header, Record, topic_problem
+from ottla.schedule.headers import DELIVERED_PREFIX, RecordToWrite
+from ottla.schedule.tasks.due_times import CronTimes, DueTimes, Interval
+
+TOPIC_PREFIX: Final = "ottla.tasks."
+
+TOPIC_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "message.timestamp.type": "LogAppendTime",
+    "min.compaction.lag.ms": "86400000",
+    "segment.bytes": "16777216",
+}
+"""Settings of the topic. No request is compacted away before an owner had a day to see it. Segments are small, as the
+newest one is not compacted, and each new owner reads it whole."""
+
+Missed: TypeAlias = Literal["one", "all", "none"]
+"""Which of the due times that passed without a scheduler are run: the last one, all of them, or none."""
+
+NEVER_EXPIRES: Final = -1
+_MAX_VALUE_BYTES: Final = 10_000
+MAX_ID: Final = 200
+"""Characters of an id, an expression, or the name of a topic."""
+MAX_VERSION: Final = 10
+"""Numbers in a version."""
+
+_MAX_MS: Final = 10**15
+
+
+class InvalidTask(ValueError):
+    """Pass over the record: no owner can act on it, as any client may write there."""
+
+
+def tasks_topic(schedule: str) -> str:
+    """Return the topic of a schedule's recurring tasks."""
+    return TOPIC_PREFIX + schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A recurring task as it was declared."""
+
+    id: str
+    version: tuple[int, ...]
+    """Compared number by number: 1.10 is later than 1.9."""
+    topic: str
+    missed: Missed = "one"
+    expires_after_ms: int | None = None
+    """None: at the next due time. `NEVER_EXPIRES`: never."""
+    cron: str | None = None
+    tz: str = "UTC"
+    every_ms: int | None = None
+
+    @property
+    def due_times(self) -> DueTimes:
+        """Return when it is due. Raises `InvalidTimes`, also for a time zone that this system does not have."""
+        return CronTimes(self.cron, self.tz) if self.cron is not None else Interval(self.every_ms or 0)
+
+    @property
+    def times(self) -> str:
+        """Return the expression, or the interval, for people."""
+        return f"{self.cron} {self.tz}" if self.cron is not None else f"every {(self.every_ms or 0) / 1_000:g} s"
+
+    def replaces(self, other: Definition | None) -> bool:
+        """Return whether it takes the place of the other: it is of a later version, or says something else in the
+        same."""
+        if other is None or self.version > other.version:
+            return True
+        return self.version == other.version and self != other
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of the record."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A task in the hands of its owner, as of its last write."""
+
+    definition: Definition
+    next_ms: int | None
+    """The next due time that was not dispatched; None if there is none."""
+    last_ms: int | None = None
+    """The due time of the last run that was dispatched."""
+    is_paused: bool = False
+    read_to: int = 0
+    """Requests at smaller offsets are part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRequest:
+    """A record that changes a task: a definition, None to remove it, or whether it is paused."""
+
+    offset: int
+    at_ms: int
+    """When it was appended. It concerns the due times behind."""
+    change: Definition | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """An additional run, now."""
+
+    key: bytes
+    id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerDone:
+    """The trigger with this key was dispatched."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRead:
+    """The state of a task; None after it was removed."""
+
+    id: str
+    state: State | None
+
+
+TaskRecord: TypeAlias = tuple[str, TaskRequest] | Trigger | TriggerDone | StateRead
+
+
+def definition_record(definition: Definition) -> tuple[bytes, bytes]:
+    """Return the key and value of the record that declares a task."""
+    return b"definition " + definition.id.encode(), msgspec.json.encode(definition.to_json())
+
+
+def removal_record(id: str) -> tuple[bytes, None]:
+    """Return the key and value of the record that removes a task."""
+    return b"definition " + id.encode(), None
+
+
+def pause_record(id: str, *, is_paused: bool) -> tuple[bytes, bytes]:
+    """Return the key and value of the record that pauses or resumes a task."""
+    return b"pause " + id.encode(), b"true" if is_paused else b"false"
+
+
+def trigger_record(id: str, name: str) -> tuple[bytes, bytes]:
+    """Return the key and value of the record that triggers a run. `name` is unique."""
+    return f"trigger {id} {name}".encode(), b"true"
+
+
+def state_record(topic: str, id: str, state: State | None) -> RecordToWrite:
+    """Return the record of a state; None marks that the task was removed."""
+    value = (
+        None
+        if state is None
+        else {
+            "definition": state.definition.to_json(),
+            "next_ms": state.next_ms,
+            "last_ms": state.last_ms,
+            "is_paused": state.is_paused,
+            "read_to": state.read_to,
+        }
+    )
+    return RecordToWrite(topic, 0, b"state " + id.encode(), None if value is None else msgspec.json.encode(value), [])
+
+
+def run_record(
+    definition: Definition, *, due_ms: int, dispatched_ms: int, expires_ms: int | None, trigger: bytes | None = None
+) -> RecordToWrite:
+    """Return the record of a run, as its topic gets it. Its `ottla-id` is the same however often it is handled."""
+    is_triggered = trigger is not None
+    value = {"id": definition.id, "due_ms": due_ms, "dispatched_ms": dispatched_ms, "is_triggered": is_triggered}
+    headers: list[Header] = [] if expires_ms is None else [(EXPIRES_HEADER, b"%d" % expires_ms)]
+    headers += [
+        (DELIVERED_PREFIX + "id", definition.id.encode()),
+        (DELIVERED_PREFIX + "due", b"%d" % due_ms),
+        (ID_HEADER, trigger or f"{definition.id}@{due_ms}".encode()),
+    ]
+    return RecordToWrite(definition.topic, None, definition.id.encode(), msgspec.json.encode(value), headers)
+
+
+def parse_task_record(record: Record[Any]) -> TaskRecord | None:
+    """Parse a record of the topic; None if no owner can act on it."""
+    kind, _, rest = (record.raw_key or b"").partition(b" ")
+    value = record.raw_value
+    try:
+        if value is not None and len(value) > _MAX_VALUE_BYTES:
+            return None
+        if kind == b"definition":
+            id = _id(rest)
+            definition = None if value is None else _definition(read_json(value, most_depth=2))
+            if definition is not None and definition.id != id:
+                return None
+            return id, TaskRequest(offset=record.offset, at_ms=record.timestamp_ms, change=definition)
+        if kind == b"pause" and value is not None:
+            return _id(rest), TaskRequest(offset=record.offset, at_ms=record.timestamp_ms, change=value == b"true")
+        if kind == b"trigger":
+            key = record.raw_key or b""
+            if value is None:
+                return TriggerDone(key=key)
+            return Trigger(key=key, id=_id(rest.rpartition(b" ")[0]), at_ms=record.timestamp_ms)
+        if kind == b"state":
+            return StateRead(id=_id(rest), state=None if value is None else _state(read_json(value, most_depth=3)))
+    except (InvalidTask, ForeignJsonError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _state(found: Any) -> State:
+    fields = _mapping(found)
+    return State(
+        definition=_definition(fields.get("definition")),
+        next_ms=_optional_ms(fields.get("next_ms")),
+        last_ms=_optional_ms(fields.get("last_ms")),
+        is_paused=fields.get("is_paused") is True,
+        read_to=_number(fields.get("read_to"), 2**63),
+    )
+
+
+def _definition(found: Any) -> Definition:
+    fields = _mapping(found)
+    version, expires = fields.get("version"), fields.get("expires_after_ms")
+    if not isinstance(version, list) or not 0 < len(version) <= MAX_VERSION:
+        raise InvalidTask
+    topic = _text(fields.get("topic"))
+    if topic_problem(topic) is not None:
+        raise InvalidTask
+    every_ms, cron = fields.get("every_ms"), fields.get("cron")
+    if (every_ms is None) == (cron is None):
+        raise InvalidTask
+    return Definition(
+        id=_text(fields.get("id")),
+        version=tuple(_number(part, 2**31) for part in version),
+        topic=topic,
+        missed=_missed(fields.get("missed")),
+        expires_after_ms=NEVER_EXPIRES if expires == NEVER_EXPIRES else _optional_ms(expires),
+        cron=None if cron is None else _text(cron),
+        tz=_text(fields.get("tz")),
+        every_ms=_optional_ms(every_ms),
+    )
+
+
+def _missed(found: Any) -> Missed:
+    for missed in get_args(Missed):
+        if found == missed:
+            return cast(Missed, missed)
+    raise InvalidTask
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise InvalidTask
+    return found
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str) or not 0 < len(found) <= MAX_ID:
+        raise InvalidTask
+    return found
+
+
+def _id(raw: bytes) -> str:
+    return _text(raw.decode())
+
+
+def _number(found: Any, end: int) -> int:
+    if type(found) is not int or not 0 <= found < end:
+        raise InvalidTask
+    return found
+
+
+def _optional_ms(found: Any) -> int | None:
+    return None if found is None else _number(found, _MAX_MS)
