@@ -16,7 +16,6 @@ from ottla import App
 from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec, dump_facts, load_facts
 from ottla.admin.doctor import Evidence, Limits, Report, all_checks, declaration_of, examine
 from ottla.admin.facts.facts_reader import EVERYTHING
-from ottla.cli.access.quota_requests import alter
 from ottla.schedule.headers import DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.produce.producer import Producer
@@ -370,11 +369,11 @@ def test_a_schedule_whose_messages_are_all_delivered_needs_no_scheduler(admin: A
     assert subjects(examine(Evidence(facts=facts), only=["SCH01"]), "SCH01").isdisjoint({topic})
 
 
-def test_a_quota_that_lets_nothing_through(cluster: EmbeddedCluster, admin: Admin) -> None:
+def test_a_quota_that_lets_nothing_through(admin: Admin) -> None:
     before = admin.facts({Part.QUOTAS})
     assert before.quotas == ()
     entity = {"client-id": "re ports"}
-    alter(settings_of(cluster), entity, values={"producer_byte_rate": 5.0, "consumer_byte_rate": 1e6})
+    admin.alter_quotas(entity, {"producer_byte_rate": 5.0, "consumer_byte_rate": 1e6})
     try:
         facts = wait_until(lambda: (found := admin.facts({Part.QUOTAS})).quotas and found, timeout_s=30)
         (found,) = examine(Evidence(facts=facts), only=["QUO01"]).findings
@@ -382,8 +381,4 @@ def test_a_quota_that_lets_nothing_through(cluster: EmbeddedCluster, admin: Admi
         assert found.fix == "ottla quotas remove producer_byte_rate --client-id 're ports'"
         assert load_facts(dump_facts(facts)) == facts
     finally:
-        alter(settings_of(cluster), entity, values={}, removed=["producer_byte_rate", "consumer_byte_rate"])
-
-
-def settings_of(cluster: EmbeddedCluster) -> dict[str, str]:
-    return {"bootstrap.servers": cluster.bootstrap_servers}
+        admin.alter_quotas(entity, {"producer_byte_rate": None, "consumer_byte_rate": None})

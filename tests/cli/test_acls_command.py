@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from command_output import document, rows
 
 from ottla import Consumer, Producer
+from ottla.browse.acl_options import Options, what_to_create, what_to_find
 from ottla.cli import main
-from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
 from ottla.errors import InputError
 from ottla.testing import Kafka, SecureKafka, secure_kafka
 

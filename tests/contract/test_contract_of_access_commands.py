@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafka, wanted
@@ -90,3 +91,30 @@ def test_users_are_created_rotated_and_deleted(ottla: Run, name: str) -> None:
     wait_until(lambda: own() == [[name, "SCRAM-SHA-512", "4096"]], 30)
     assert ottla("users", "delete", name, "--yes").exit_code == 0
     wait_until(lambda: own() == [], 30)
+
+
+def test_a_cluster_is_applied_planned_and_exported(ottla: Run, name: str) -> None:
+    declared = (
+        f'[topics.{name}]\npartitions = 2\nsettings.retention.ms = "1h"\nsettings.min.cleanable.dirty.ratio = 0.50\n'
+        f'[[acls]]\nallow = ["User:{name}"]\ntopics = ["{name}"]\noperations = ["read"]\n'
+        f'[[quotas]]\nuser = "{name}"\nproducer_byte_rate = "1MB"\n'
+    )
+    Path("cluster.toml").write_text(declared)
+    assert ottla("apply", "plan", "cluster.toml", "--exit-code").exit_code == 1
+    applied = ottla("apply", "run", "cluster.toml", "--yes")
+    assert applied.exit_code == 0, applied.output
+    assert rows(ottla("apply", "plan", "cluster.toml", "--exit-code")) == []
+    exported = ottla("apply", "export")
+    assert f"[topics.{name}]" in exported.stdout, exported.output
+    Path("exported.toml").write_text(exported.stdout)
+    assert rows(ottla("apply", "plan", "exported.toml")) == []
+    Path("cluster.toml").write_text(f"[topics.{name}]\npartitions = 3\n[prune]\nprefixes = ['{name}.']\n")
+    changed = ottla("apply", "run", "cluster.toml", "--yes")
+    assert [row[:3] for row in rows(changed)] == [
+        ["partitions", name, ""],
+        ["topic setting", name, "min.cleanable.dirty.ratio"],
+        ["topic setting", name, "retention.ms"],
+        ["quota", f"user {name}", "producer_byte_rate"],
+        ["acl", f"User:{name}", f"read topic {name}"],
+    ]
+    assert rows(ottla("apply", "plan", "cluster.toml")) == []

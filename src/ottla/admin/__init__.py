@@ -19,6 +19,14 @@ from ottla.lazy import lazy_names
 if TYPE_CHECKING:
     from ottla.admin.admin_client import Admin as Admin
     from ottla.admin.async_admin_client import AsyncAdmin as AsyncAdmin
+    from ottla.admin.declared.apply_plan import ApplyPlan as ApplyPlan
+    from ottla.admin.declared.apply_plan import PlannedChange as PlannedChange
+    from ottla.admin.declared.declared_cluster import Applied as Applied
+    from ottla.admin.declared.declared_cluster import DeclaredCluster as DeclaredCluster
+    from ottla.admin.declared.declared_cluster import DeclaredQuota as DeclaredQuota
+    from ottla.admin.declared.declared_cluster import DeclaredTopic as DeclaredTopic
+    from ottla.admin.declared.declared_cluster import DeclaredUser as DeclaredUser
+    from ottla.admin.declared.declared_cluster import Prune as Prune
     from ottla.admin.errors import GroupInUse as GroupInUse
     from ottla.admin.errors import PartlyDone as PartlyDone
     from ottla.admin.errors import UnknownGroup as UnknownGroup
@@ -55,6 +63,15 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.admin.operations.acl_changes": ["Acl", "AclsRefused"],
         "ottla.admin.async_admin_client": ["AsyncAdmin"],
         "ottla.admin.admin_client": ["Admin"],
+        "ottla.admin.declared.apply_plan": ["ApplyPlan", "PlannedChange"],
+        "ottla.admin.declared.declared_cluster": [
+            "Applied",
+            "DeclaredCluster",
+            "DeclaredQuota",
+            "DeclaredTopic",
+            "DeclaredUser",
+            "Prune",
+        ],
         "ottla.admin.errors": ["GroupInUse", "PartlyDone", "UnknownGroup"],
         "ottla.admin.facts.cluster_facts": [
             "BrokerInfo",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.admin.facts.admin_operation import AdminOperation
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, SettingInfo, TopicInfo
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, QuotaInfo, SettingInfo, TopicInfo
 from ottla.admin.facts.facts_reader import EVERYTHING, WantedFacts, read_facts
 from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
@@ -24,33 +25,54 @@ from ottla.wire_client.client_settings import OnExchange, WireSettings, connecti
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.admin.declared import apply_plan as plan_files
+    from ottla.admin.declared import applying as apply_steps
+    from ottla.admin.declared import declared_cluster as declarations
+    from ottla.admin.declared import planning as declared_plans
+    from ottla.admin.declared import reading as declared_reads
+    from ottla.admin.declared.apply_plan import ApplyPlan, PlannedChange
+    from ottla.admin.declared.declared_cluster import Applied, DeclaredCluster
     from ottla.admin.facts import facts_file
     from ottla.admin.facts.lag import GroupLag
     from ottla.admin.operations import acl_changes as acl_steps
     from ottla.admin.operations import commit_times, schedule_waits
     from ottla.admin.operations import consumer_groups as group_steps
     from ottla.admin.operations import offset_resets as reset_steps
+    from ottla.admin.operations import quota_changes as quota_steps
     from ottla.admin.operations import replica_changes as replica_steps
+    from ottla.admin.operations import scram_changes as scram_steps
     from ottla.admin.operations import setting_changes as setting_steps
     from ottla.admin.operations import topic_changes as topic_steps
     from ottla.admin.operations.acl_changes import Acl
     from ottla.admin.operations.offset_resets import ResetPlan
     from ottla.admin.operations.replica_changes import ReplicaMove
+    from ottla.admin.operations.scram_changes import ScramUser
     from ottla.admin.operations.setting_changes import SettingChange
 else:  # a command lists topics, and has no use for what changes them
     acl_steps = LazyModule("ottla.admin.operations.acl_changes")
+    apply_steps = LazyModule("ottla.admin.declared.applying")
     commit_times = LazyModule("ottla.admin.operations.commit_times")
+    declarations = LazyModule("ottla.admin.declared.declared_cluster")
+    declared_plans = LazyModule("ottla.admin.declared.planning")
+    declared_reads = LazyModule("ottla.admin.declared.reading")
     facts_file = LazyModule("ottla.admin.facts.facts_file")
     group_steps = LazyModule("ottla.admin.operations.consumer_groups")
+    plan_files = LazyModule("ottla.admin.declared.apply_plan")
+    quota_steps = LazyModule("ottla.admin.operations.quota_changes")
     replica_steps = LazyModule("ottla.admin.operations.replica_changes")
     reset_steps = LazyModule("ottla.admin.operations.offset_resets")
     schedule_waits = LazyModule("ottla.admin.operations.schedule_waits")
+    scram_steps = LazyModule("ottla.admin.operations.scram_changes")
     setting_steps = LazyModule("ottla.admin.operations.setting_changes")
     topic_steps = LazyModule("ottla.admin.operations.topic_changes")
 
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S: Final = 30.0
+SALT_BYTES: Final = 24
+"""Random bytes that salt the hash of a password."""
+SCRAM_ITERATIONS: Final = 8_192
+"""Rounds of the hash of a password, unless others are asked for. Kafka takes 4,096 to 16,384."""
 
 
 class Admin:
@@ -249,6 +271,81 @@ class Admin:
         """
         return self._carrier.run(acl_steps.delete_acls(wanted))
 
+    # Quotas and users
+
+    def find_quotas(self, wanted: Mapping[str, str | None] | None = None) -> tuple[QuotaInfo, ...]:
+        """Return the quotas of entities that match; all of them without one.
+
+        An entity is a name for each kind (`user`, `client-id`, `ip`); None stands for all without one of their own.
+        """
+        return self._carrier.run(quota_steps.find_quotas(wanted or {}))
+
+    def alter_quotas(
+        self, entity: Mapping[str, str | None], values: Mapping[str, float | None], *, dry_run: bool = False
+    ) -> None:
+        """Set quotas of one entity, all of them or none; None removes one. With `dry_run` the cluster only checks."""
+        self._carrier.run(quota_steps.alter_quotas(entity, values, dry_run=dry_run))
+
+    def find_scram_users(self) -> tuple[ScramUser, ...]:
+        """Return the SCRAM credentials of all users. Brokers return no passwords."""
+        return self._carrier.run(scram_steps.find_scram_users())
+
+    def set_scram_user(self, user: str, mechanism: str, *, password: str, iterations: int = SCRAM_ITERATIONS) -> None:
+        """Give a user a password for SCRAM-SHA-256 or SCRAM-SHA-512, in place of the one before. Brokers receive its
+        salted hash alone."""
+        salt = os.urandom(SALT_BYTES)
+        steps = scram_steps.set_scram_user(user, mechanism, password=password, iterations=iterations, salt=salt)
+        self._carrier.run(steps)
+
+    def delete_scram_user(self, user: str, mechanism: str) -> None:
+        """Delete a user's password for a mechanism. Open connections stay."""
+        self._carrier.run(scram_steps.delete_scram_user(user, mechanism))
+
+    # Declarations
+
+    def plan_declared(
+        self, declared: DeclaredCluster, *, applied: Applied | None = None, prune: bool = False, record: str = ""
+    ) -> ApplyPlan:
+        """Return the changes that make the cluster as declared. Changes nothing.
+
+        `applied` is the record of what was declared last: of it, what is no longer declared is unset. With `prune`
+        topics under declared prefixes, or of declared owners, are deleted. `record` is the file of that record. Raises
+        `InputError` for what cannot be, as fewer partitions than there are.
+        """
+        before = declarations.NOTHING_APPLIED if applied is None else applied
+        found = self._carrier.run(declared_reads.read_declared(declared, before, at_ms=self._now_ms()))
+        return declared_plans.plan_changes(declared, before, found, prune=prune, record=record)
+
+    def check_declared(self, plan: ApplyPlan) -> None:
+        """Have the cluster check a plan. Changes nothing. Raises `InputError` where the cluster is no longer as the
+        plan was made from, and `BrokerRefused` for what it would refuse."""
+        self._carrier.run(apply_steps.check_plan(plan, at_ms=self._now_ms()))
+
+    def apply_declared(
+        self,
+        plan: ApplyPlan,
+        *,
+        undo_file: str | Path | None = None,
+        passwords: Mapping[tuple[str, str], str] | None = None,
+        on_made: Callable[[PlannedChange], object] | None = None,
+    ) -> None:
+        """Make the changes of a plan, but for those of replicas (`plan.replica_factors`), which the planner moves.
+
+        `undo_file` gets the plan that reverts it, before anything changes. `passwords` are those of users that the plan
+        creates, by user and mechanism. `on_made` is called with each change that was made. Raises `InputError` where
+        the cluster is no longer as the plan was made from, and nothing is changed then; `PartlyDone` if it fails half
+        way: the same plan goes on.
+        """
+        salted = {key: (each, os.urandom(SALT_BYTES)) for key, each in (passwords or {}).items()}
+        apply_steps.check_passwords(plan, salted)
+        self.check_declared(plan)
+        if undo_file is not None:
+            facts_file.write_whole(undo_file, plan_files.dump_plan(plan_files.undo_of(plan)))
+        progress = apply_steps.ApplyProgress(on_made)
+        for batch in apply_steps.batches_of(plan):
+            with progress.of(batch):
+                progress.add(self._carrier.run(apply_steps.apply_batch(plan, batch, salted, at_ms=self._now_ms())))
+
     # Groups
 
     def list_groups(self) -> tuple[GroupInfo, ...]:
@@ -311,6 +408,16 @@ class Admin:
         Raises `GroupInUse` where one has members, `UnknownGroup`, and `PartlyDone` when some of several were deleted.
         """
         self._carrier.run(group_steps.delete_groups(names))
+
+    def group_settings(self, group: str) -> dict[str, SettingInfo]:
+        """Return all settings of a group, whether it exists or not."""
+        return self._carrier.run(setting_steps.group_settings([group]))[group]
+
+    def alter_group_settings(
+        self, group: str, values: Mapping[str, object | None], *, dry_run: bool = False
+    ) -> tuple[SettingChange, ...]:
+        """Set settings of a group, whether it exists or not; None unsets one. Returns as `alter_topic_settings`."""
+        return self._carrier.run(setting_steps.alter_group_settings(group, values, dry_run=dry_run))
 
     def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
         """Delete what a group committed for partitions. Raises `GroupInUse` while members subscribe to their topics,

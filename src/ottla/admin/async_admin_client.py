@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.admin.admin_client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
+from ottla.admin.admin_client import DEFAULT_TIMEOUT_S, SALT_BYTES, SCRAM_ITERATIONS, wanted_of, wire_settings_of
 from ottla.admin.facts.admin_operation import AdminOperation
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, SettingInfo, TopicInfo
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, QuotaInfo, SettingInfo, TopicInfo
 from ottla.admin.facts.facts_reader import EVERYTHING, read_facts
 from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
@@ -26,27 +27,44 @@ from ottla.wire_client.client_settings import OnExchange
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.admin.declared import apply_plan as plan_files
+    from ottla.admin.declared import applying as apply_steps
+    from ottla.admin.declared import declared_cluster as declarations
+    from ottla.admin.declared import planning as declared_plans
+    from ottla.admin.declared import reading as declared_reads
+    from ottla.admin.declared.apply_plan import ApplyPlan, PlannedChange
+    from ottla.admin.declared.declared_cluster import Applied, DeclaredCluster
     from ottla.admin.facts import facts_file
     from ottla.admin.facts.lag import GroupLag
     from ottla.admin.operations import acl_changes as acl_steps
     from ottla.admin.operations import commit_times, schedule_waits
     from ottla.admin.operations import consumer_groups as group_steps
     from ottla.admin.operations import offset_resets as reset_steps
+    from ottla.admin.operations import quota_changes as quota_steps
     from ottla.admin.operations import replica_changes as replica_steps
+    from ottla.admin.operations import scram_changes as scram_steps
     from ottla.admin.operations import setting_changes as setting_steps
     from ottla.admin.operations import topic_changes as topic_steps
     from ottla.admin.operations.acl_changes import Acl
     from ottla.admin.operations.offset_resets import ResetPlan
     from ottla.admin.operations.replica_changes import ReplicaMove
+    from ottla.admin.operations.scram_changes import ScramUser
     from ottla.admin.operations.setting_changes import SettingChange
 else:  # a command lists topics, and has no use for what changes them
     acl_steps = LazyModule("ottla.admin.operations.acl_changes")
+    apply_steps = LazyModule("ottla.admin.declared.applying")
     commit_times = LazyModule("ottla.admin.operations.commit_times")
+    declarations = LazyModule("ottla.admin.declared.declared_cluster")
+    declared_plans = LazyModule("ottla.admin.declared.planning")
+    declared_reads = LazyModule("ottla.admin.declared.reading")
     facts_file = LazyModule("ottla.admin.facts.facts_file")
     group_steps = LazyModule("ottla.admin.operations.consumer_groups")
+    plan_files = LazyModule("ottla.admin.declared.apply_plan")
+    quota_steps = LazyModule("ottla.admin.operations.quota_changes")
     replica_steps = LazyModule("ottla.admin.operations.replica_changes")
     reset_steps = LazyModule("ottla.admin.operations.offset_resets")
     schedule_waits = LazyModule("ottla.admin.operations.schedule_waits")
+    scram_steps = LazyModule("ottla.admin.operations.scram_changes")
     setting_steps = LazyModule("ottla.admin.operations.setting_changes")
     topic_steps = LazyModule("ottla.admin.operations.topic_changes")
 
@@ -201,6 +219,69 @@ class AsyncAdmin:
         """As `Admin.delete_acls`."""
         return await self._carrier.run_async(acl_steps.delete_acls(wanted))
 
+    # Quotas and users
+
+    async def find_quotas(self, wanted: Mapping[str, str | None] | None = None) -> tuple[QuotaInfo, ...]:
+        """As `Admin.find_quotas`."""
+        return await self._carrier.run_async(quota_steps.find_quotas(wanted or {}))
+
+    async def alter_quotas(
+        self, entity: Mapping[str, str | None], values: Mapping[str, float | None], *, dry_run: bool = False
+    ) -> None:
+        """As `Admin.alter_quotas`."""
+        await self._carrier.run_async(quota_steps.alter_quotas(entity, values, dry_run=dry_run))
+
+    async def find_scram_users(self) -> tuple[ScramUser, ...]:
+        """As `Admin.find_scram_users`."""
+        return await self._carrier.run_async(scram_steps.find_scram_users())
+
+    async def set_scram_user(
+        self, user: str, mechanism: str, *, password: str, iterations: int = SCRAM_ITERATIONS
+    ) -> None:
+        """As `Admin.set_scram_user`."""
+        salt = os.urandom(SALT_BYTES)
+        steps = scram_steps.set_scram_user(user, mechanism, password=password, iterations=iterations, salt=salt)
+        await self._carrier.run_async(steps)
+
+    async def delete_scram_user(self, user: str, mechanism: str) -> None:
+        """As `Admin.delete_scram_user`."""
+        await self._carrier.run_async(scram_steps.delete_scram_user(user, mechanism))
+
+    # Declarations
+
+    async def plan_declared(
+        self, declared: DeclaredCluster, *, applied: Applied | None = None, prune: bool = False, record: str = ""
+    ) -> ApplyPlan:
+        """As `Admin.plan_declared`."""
+        before = declarations.NOTHING_APPLIED if applied is None else applied
+        found = await self._carrier.run_async(declared_reads.read_declared(declared, before, at_ms=self._now_ms()))
+        return declared_plans.plan_changes(declared, before, found, prune=prune, record=record)
+
+    async def check_declared(self, plan: ApplyPlan) -> None:
+        """As `Admin.check_declared`."""
+        await self._carrier.run_async(apply_steps.check_plan(plan, at_ms=self._now_ms()))
+
+    async def apply_declared(
+        self,
+        plan: ApplyPlan,
+        *,
+        undo_file: str | Path | None = None,
+        passwords: Mapping[tuple[str, str], str] | None = None,
+        on_made: Callable[[PlannedChange], object] | None = None,
+    ) -> None:
+        """As `Admin.apply_declared`."""
+        salted = {key: (each, os.urandom(SALT_BYTES)) for key, each in (passwords or {}).items()}
+        apply_steps.check_passwords(plan, salted)
+        await self.check_declared(plan)
+        if undo_file is not None:
+            undo = plan_files.dump_plan(plan_files.undo_of(plan))
+            await asyncio.to_thread(facts_file.write_whole, undo_file, undo)
+        progress = apply_steps.ApplyProgress(on_made)
+        for batch in apply_steps.batches_of(plan):
+            steps = apply_steps.apply_batch(plan, batch, salted, at_ms=self._now_ms())
+            with progress.of(batch):
+                progress.add(await self._carrier.run_async(steps))
+
     # Groups
 
     async def list_groups(self) -> tuple[GroupInfo, ...]:
@@ -245,6 +326,16 @@ class AsyncAdmin:
     async def delete_groups(self, *names: str) -> None:
         """As `Admin.delete_groups`."""
         await self._carrier.run_async(group_steps.delete_groups(names))
+
+    async def group_settings(self, group: str) -> dict[str, SettingInfo]:
+        """As `Admin.group_settings`."""
+        return (await self._carrier.run_async(setting_steps.group_settings([group])))[group]
+
+    async def alter_group_settings(
+        self, group: str, values: Mapping[str, object | None], *, dry_run: bool = False
+    ) -> tuple[SettingChange, ...]:
+        """As `Admin.alter_group_settings`."""
+        return await self._carrier.run_async(setting_steps.alter_group_settings(group, values, dry_run=dry_run))
 
     async def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
         """As `Admin.forget_offsets`."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "acls": ("ottla.cli.access.acls:acls", "List, create and delete ACLs of a cluster."),
+    "apply": ("ottla.cli.operations.apply:apply", "Make a cluster as files declare it; show its drift."),
     "asyncapi": ("ottla.cli.services.asyncapi:asyncapi", "Write what a service receives and sends as AsyncAPI 3."),
     "bridge": ("ottla.cli.services.bridge:bridge", "Take MQTT and AMQP messages into Kafka."),
     "broker": ("ottla.cli.embedded.broker:broker", "Start the embedded Kafka broker."),

@@ -23,6 +23,7 @@ from ottla.testing import Kafka, wait_until
 pytestmark = pytest.mark.complete
 
 CHANGES = [
+    ("INCREMENTAL_ALTER_CONFIGS", "apply run cluster.toml --yes"),
     ("CREATE_TOPICS", "topics create new"),
     ("INCREMENTAL_ALTER_CONFIGS", "topics set orders retention.ms=1h --yes"),
     ("INCREMENTAL_ALTER_CONFIGS", "topics unset orders segment.ms --yes"),
@@ -81,7 +82,7 @@ OF_NO_BROKER = {
 }
 """What changes a database, files of Spark, or a schema registry (tests/cli/test_schemas_access.py)."""
 READS = {
-    "acls list",
+    *("acls list", "apply export", "apply plan"),
     *(f"cluster {name}" for name in ("brokers", "disks", "facts", "features", "quorum", "settings", "show")),
     "cluster transactions",
     *("console", "consume", "dlq list", "dlq show", "doctor", "exporter", "groups lag", "groups list", "groups show"),
@@ -122,6 +123,7 @@ def orders(cluster: EmbeddedCluster, admin: Admin, tmp_path: Path, monkeypatch: 
     ahead = admin.plan_reset("audit", to="latest", topics={"orders": None})
     admin.apply_reset(ahead, undo_file=tmp_path / "before.json")
     admin.alter_broker_settings(None, {"message.max.bytes": 3 * 1024 * 1024})
+    (tmp_path / "cluster.toml").write_text('[topics.orders]\nsettings.retention.ms = "1h"\n')
     monkeypatch.setenv("OTTLA_USER_PASSWORD", "chosen-by-a-person")
     for user in ("old", "new"):  # one may be there of an earlier change
         delete = ["users", "delete", user, "--yes", "-b", cluster.bootstrap_servers]

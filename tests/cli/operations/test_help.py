@@ -46,6 +46,7 @@ ALL = [each for noun in NOUNS for each in commands_of(noun)]
 RUN_ELSEWHERE = {
     "tests/cli/test_users_command.py": ("users",),
     "tests/cli/test_schemas_command.py": ("schemas",),
+    "tests/cli/operations/test_apply_command.py": ("apply",),
     "tests/asyncapi/test_asyncapi_command.py": ("asyncapi",),
     "tests/cli/test_help_of_services.py": (
         *(

@@ -21,6 +21,7 @@ NEVER_JSON = {"topics.partitions/1", "topics.groups/1", "pipeline.partitions/1"}
 
 
 WITHOUT_A_FORMAT = {
+    "apply export": "prints a file of TOML",
     "asyncapi show": "prints a document of JSON, whose schema is AsyncAPI's",
     "bridge amqp": "runs until it is stopped",
     "bridge mqtt": "runs until it is stopped",

@@ -1,15 +1,14 @@
-"""Incremental changes to settings of topics and brokers (IncrementalAlterConfigs): settings that are not named are
-unchanged."""
+"""Incremental changes to settings of topics, groups and brokers (IncrementalAlterConfigs): others are unchanged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of, reading
 from ottla.admin.facts.cluster_facts import SettingInfo, whole_number
-from ottla.admin.facts.protocol_names import BROKER, SOURCES, TOPIC
+from ottla.admin.facts.protocol_names import BROKER, GROUP, SOURCES, TOPIC
 from ottla.admin.facts.response_facts import settings_of
 from ottla.errors import InputError, OttlaError, UnknownTopic
 from ottla.wire_client.errors import PartitionUnavailable
@@ -20,6 +19,8 @@ _SET, _DELETE = 0, 1
 
 _LOOKS: Final = 20
 """How often a broker is asked whether it has a change, with the backoff between."""
+
+_GROUPS_AT_ONCE: Final = 100
 
 ALL_BROKERS: Final = ""
 """Kafka's name for the defaults of all brokers of a cluster."""
@@ -54,6 +55,29 @@ def topic_settings(topic: str) -> AdminOperation[dict[str, SettingInfo]]:
 def broker_settings(broker: int | None) -> AdminOperation[dict[str, SettingInfo]]:
     """Return all settings of a broker; of None what was set for all brokers of the cluster."""
     return settings_of((yield from _describe(BROKER, _broker_name(broker), None)))
+
+
+def group_settings(groups: Collection[str]) -> AdminOperation[dict[str, dict[str, SettingInfo]]]:
+    """Return all settings of groups by name, whether the groups exist or not."""
+    found: dict[str, dict[str, SettingInfo]] = {}
+    names = list(dict.fromkeys(groups))
+    for start in range(0, len(names), _GROUPS_AT_ONCE):
+        resources = [
+            {"resource_type": GROUP, "resource_name": name, "configuration_keys": None}
+            for name in names[start : start + _GROUPS_AT_ONCE]
+        ]
+        ask = AdminRequest(api=ApiKey.DESCRIBE_CONFIGS, body={"resources": resources, "include_synonyms": False})
+        for result in (yield from reading(ask)).results:
+            _check(GROUP, result.resource_name, result)
+            found[result.resource_name] = settings_of(result)
+    return found
+
+
+def alter_group_settings(
+    group: str, values: Mapping[str, object | None], *, dry_run: bool = False
+) -> AdminOperation[tuple[SettingChange, ...]]:
+    """Set settings of a group; None unsets one. The group need not exist. Returns as `alter_topic_settings`."""
+    return (yield from _alter(GROUP, group, values, dry_run))
 
 
 def alter_topic_settings(
@@ -175,7 +199,9 @@ def _check(kind: int, name: str, result: Any) -> None:
 
 
 def _subject(kind: int, name: str) -> str:
-    return f"settings of {name if kind == TOPIC else f'broker {name}' if name else 'all brokers'}"
+    if kind == BROKER:
+        return f"settings of {f'broker {name}' if name else 'all brokers'}"
+    return f"settings of {'group ' if kind == GROUP else ''}{name}"
 
 
 def _whom(kind: int, name: str) -> int | None:
@@ -188,6 +214,6 @@ def _broker_name(broker: int | None) -> str:
 
 
 def _own_source(kind: int, name: str) -> str:
-    if kind == TOPIC:
-        return "DYNAMIC_TOPIC_CONFIG"
+    if kind in (TOPIC, GROUP):
+        return "DYNAMIC_TOPIC_CONFIG" if kind == TOPIC else "DYNAMIC_GROUP_CONFIG"
     return "DYNAMIC_BROKER_CONFIG" if name else "DYNAMIC_DEFAULT_BROKER_CONFIG"

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from ottla.admin.operations.acl_changes import OPERATIONS, Acl, AclsRefused
-from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
+from ottla.browse.acl_options import Options, what_to_create, what_to_find
 from ottla.cli.shared.cluster_options import check_reachable, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes

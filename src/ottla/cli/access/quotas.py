@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.browse.human_amounts import setting_value
-from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
@@ -67,10 +67,8 @@ def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
       ottla quotas list
       ottla quotas list --client-id reports --format json
     """
-    from ottla.cli.access.quota_requests import describe  # with what it takes to speak Kafka's protocol
-
-    check_reachable(kafka)
-    found = describe(kafka, _entity(**entity))
+    with open_admin(kafka) as admin:
+        found = admin.find_quotas(_entity(**entity))
     items: list[dict[str, Any]] = [
         {kind: quota.entity[kind] or DEFAULT for kind in KINDS if kind in quota.entity}
         | {"quota": quota.name, "value": _plain(quota.value)}
@@ -131,28 +129,24 @@ def _change(
     consent: Consent,
 ) -> None:
     """Show each quota before and after, have the broker check them, ask, and change them. None removes a quota."""
-    from ottla.cli.access.quota_requests import alter, describe
-
     if not entity:
         raise InputError(
             "found no entity, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
         )
-    check_reachable(kafka)
-    values = {name: value for name, value in wanted.items() if value is not None}
-    removed = [name for name, value in wanted.items() if value is None]
-    alter(kafka, entity, values=values, removed=removed, validate_only=True)
-    there = {quota.name: quota.value for quota in describe(kafka, entity) if quota.entity == entity}
-    items = [
-        {"quota": name, "old": _plain(there.get(name)), "new": _plain(new)}
-        for name, new in wanted.items()
-        if there.get(name) != new
-    ]
-    out.items(schema, _CHANGED, items, empty="nothing to change")
     whose = ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
-    if not items or not consent.agree(f"Change the quotas of {whose}?"):
-        return
-    with changing():
-        alter(kafka, entity, values=values, removed=removed)
+    with open_admin(kafka) as admin:
+        admin.alter_quotas(entity, wanted, dry_run=True)
+        there = {quota.name: quota.value for quota in admin.find_quotas(entity) if quota.entity == entity}
+        items = [
+            {"quota": name, "old": _plain(there.get(name)), "new": _plain(new)}
+            for name, new in wanted.items()
+            if there.get(name) != new
+        ]
+        out.items(schema, _CHANGED, items, empty="nothing to change")
+        if not items or not consent.agree(f"Change the quotas of {whose}?"):
+            return
+        with changing():
+            admin.alter_quotas(entity, wanted)
     say(f"{whose}: changed")
 
 

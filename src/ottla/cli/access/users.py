@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
@@ -19,7 +19,8 @@ from ottla.errors import InputError
 from ottla.topics import text_problem
 
 if TYPE_CHECKING:
-    from ottla.cli.access.scram_requests import ScramCredential
+    from ottla.admin import Admin
+    from ottla.admin.operations.scram_changes import ScramUser
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,12 +85,9 @@ def list_users(kafka: Settings, out: Output) -> None:
       ottla users list
       ottla users list --format json
     """
-    from ottla.cli.access.scram_requests import describe  # with what it takes to speak Kafka's protocol
-
-    check_reachable(kafka)
-    items = (
-        {"user": each.user, "mechanism": each.mechanism, "iterations": each.iterations} for each in describe(kafka)
-    )
+    with open_admin(kafka) as admin:
+        found = admin.find_scram_users()
+    items = ({"user": each.user, "mechanism": each.mechanism, "iterations": each.iterations} for each in found)
     out.items("users.list/1", _COLUMNS, items, empty="no users")
 
 
@@ -115,10 +113,11 @@ def create(
       ottla users create billing --password-stdin --yes < password.txt
       ottla users create billing --dry-run
     """
-    found = _found(kafka, user, mechanism)
-    if found is not None:
-        raise InputError(f"{user}: found a password for {mechanism}, wanted none: `ottla users rotate` changes it")
-    _put("users.create/1", kafka, out, consent, user, mechanism, None, iterations, password_stdin, "created")
+    with open_admin(kafka) as admin:
+        found = _found(admin, user, mechanism)
+        if found is not None:
+            raise InputError(f"{user}: found a password for {mechanism}, wanted none: `ottla users rotate` changes it")
+        _put("users.create/1", admin, out, consent, user, mechanism, None, iterations, password_stdin, "created")
 
 
 @users.command()
@@ -146,8 +145,9 @@ def rotate(
       ottla users rotate reports --password-stdin --yes < password.txt
       ottla users rotate reports --dry-run
     """
-    found = _existing(kafka, user, mechanism)
-    _put("users.rotate/1", kafka, out, consent, user, mechanism, found, iterations, password_stdin, "changed")
+    with open_admin(kafka) as admin:
+        found = _existing(admin, user, mechanism)
+        _put("users.rotate/1", admin, out, consent, user, mechanism, found, iterations, password_stdin, "changed")
 
 
 @users.command()
@@ -164,33 +164,30 @@ def delete(user: str, mechanism: str, consent: Consent, kafka: Settings, out: Ou
       ottla users delete reports --yes
       ottla users delete reports --mechanism SCRAM-SHA-512 --dry-run
     """
-    from ottla.cli.access import scram_requests
-
-    found = _existing(kafka, user, mechanism)
-    item = {"user": user, "mechanism": mechanism, "old_iterations": found.iterations, "iterations": None}
-    out.items("users.delete/1", _CHANGED, [item])
-    if not consent.agree(f"Delete the password of {user} for {mechanism}?"):
-        return
-    with changing():
-        scram_requests.delete(kafka, user, mechanism)
+    with open_admin(kafka) as admin:
+        found = _existing(admin, user, mechanism)
+        item = {"user": user, "mechanism": mechanism, "old_iterations": found.iterations, "iterations": None}
+        out.items("users.delete/1", _CHANGED, [item])
+        if not consent.agree(f"Delete the password of {user} for {mechanism}?"):
+            return
+        with changing():
+            admin.delete_scram_user(user, mechanism)
     say(f"deleted: {user}, {mechanism}")
 
 
 def _put(
     schema: str,
-    kafka: Settings,
+    admin: Admin,
     out: Output,
     consent: Consent,
     user: str,
     mechanism: str,
-    found: ScramCredential | None,
+    found: ScramUser | None,
     iterations: int,
     password_stdin: bool,
     done: str,
 ) -> None:
     """Show the change, read the password, ask, and make it."""
-    from ottla.cli.access.scram_requests import upsert
-
     old = None if found is None else found.iterations
     password = None if consent.is_dry_run else _password(user, from_stdin=password_stdin)
     item = {"user": user, "mechanism": mechanism, "old_iterations": old, "iterations": iterations}
@@ -198,22 +195,20 @@ def _put(
     if not consent.agree(f"Set the password of {user} for {mechanism}?") or password is None:
         return
     with changing():
-        upsert(kafka, user, mechanism, password=password, iterations=iterations)
+        admin.set_scram_user(user, mechanism, password=password, iterations=iterations)
     say(f"{user}, {mechanism}: {done}")
 
 
-def _found(kafka: Settings, user: str, mechanism: str) -> ScramCredential | None:
+def _found(admin: Admin, user: str, mechanism: str) -> ScramUser | None:
     """Return the user's credential for a mechanism. Raises `InputError` for a name that is none."""
-    from ottla.cli.access.scram_requests import describe
-
     if not user or (problem := text_problem(user)) is not None:
         raise InputError(f"USER: {problem if user else 'found no text, wanted the name of a user'}")
-    check_reachable(kafka)
-    return next((each for each in describe(kafka) if (each.user, each.mechanism) == (user, mechanism)), None)
+    there = admin.find_scram_users()
+    return next((each for each in there if (each.user, each.mechanism) == (user, mechanism)), None)
 
 
-def _existing(kafka: Settings, user: str, mechanism: str) -> ScramCredential:
-    found = _found(kafka, user, mechanism)
+def _existing(admin: Admin, user: str, mechanism: str) -> ScramUser:
+    found = _found(admin, user, mechanism)
     if found is None:
         raise InputError(f"{user}: found no password for {mechanism}; `ottla users list` shows which there are")
     return found

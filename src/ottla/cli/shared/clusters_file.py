@@ -21,11 +21,11 @@ so it is read only if nobody but its owner can write it. It holds no secret: one
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.browse.secret_sources import COMMAND, ENVIRONMENT, command_arguments, refuse_if_others_write, secret_of
 from ottla.cli.shared.groups import suggestion
 from ottla.config.catalog import ALIASES, SECRET_NAMES
 from ottla.errors import ConfigError
@@ -33,17 +33,12 @@ from ottla.lazy import LazyModule
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    import shlex
-    import subprocess
     import tomllib
 else:  # of most commands, which find no file
-    shlex, subprocess, tomllib = map(LazyModule, ("shlex", "subprocess", "tomllib"))
+    tomllib = LazyModule("tomllib")
 
 VARIABLE: Final = "OTTLA_CLUSTERS"
 _MOST_BYTES: Final = 1024 * 1024
-_COMMAND_S: Final = 60.0
-_COMMAND: Final = "_command"
-_ENVIRONMENT: Final = "_env"
 
 
 @fact
@@ -64,13 +59,7 @@ class NamedCluster:
         found = dict(self.settings)
         for name, (kind, *arguments) in self.secrets.items():
             where = f"{self.file}: clusters.{self.name}.{name}"
-            if kind == "env":
-                value = (os.environ if environ is None else environ).get(arguments[0])
-                if value is None:
-                    raise ConfigError(f"{where}{_ENVIRONMENT}: {arguments[0]} is not set in the environment")
-                found[name] = value
-            else:
-                found[name] = _printed_by(arguments, where=where + _COMMAND)
+            found[name] = secret_of((kind, *arguments), where=where, environ=environ)
         return found
 
 
@@ -105,7 +94,7 @@ def read_clusters(path: Path) -> ClustersFile:
     """Return the parsed file, or an empty one if it does not exist. Raises ConfigError for invalid content."""
     try:
         with path.open("rb") as stream:
-            _check_mode(path, os.fstat(stream.fileno()))
+            refuse_if_others_write(path, os.fstat(stream.fileno()))
             data = stream.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return ClustersFile(file=path, use=None, clusters={})
@@ -149,14 +138,14 @@ def _cluster(path: Path, name: str, table: Mapping[str, Any]) -> NamedCluster:
             if value != "name":
                 raise ConfigError(f"{where}: found {value!r}, wanted 'name'")
             options[key] = True
-        elif key.endswith(_COMMAND):
-            secrets[key.removesuffix(_COMMAND)] = ("command", *_arguments(value, where))
-        elif key.endswith(_ENVIRONMENT):
+        elif key.endswith(COMMAND):
+            secrets[key.removesuffix(COMMAND)] = ("command", *command_arguments(value, where))
+        elif key.endswith(ENVIRONMENT):
             if not isinstance(value, str) or not value:
                 raise ConfigError(f"{where}: wanted the name of a variable")
-            secrets[key.removesuffix(_ENVIRONMENT)] = ("env", value)
+            secrets[key.removesuffix(ENVIRONMENT)] = ("env", value)
         elif ALIASES.get(key, key) in SECRET_NAMES:
-            instead = f"{key}{_COMMAND} or {key}{_ENVIRONMENT}"
+            instead = f"{key}{COMMAND} or {key}{ENVIRONMENT}"
             raise ConfigError(f"{where}: a secret does not belong in this file; give {instead}")
         elif isinstance(value, bool):
             settings[key] = "true" if value else "false"
@@ -176,43 +165,3 @@ def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield from _flat(value, f"{above}{key}.")
         else:
             yield above + key, value
-
-
-def _arguments(value: Any, where: str) -> list[str]:
-    if isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            raise ConfigError(f"{where}: found a command that cannot be read: {error}") from None
-    if not isinstance(value, list) or not value or not all(isinstance(part, str) for part in value):
-        raise ConfigError(f'{where}: wanted a command, as in ["pass", "show", "kafka/prod"]')
-    return value
-
-
-def _printed_by(command: list[str], *, where: str) -> str:
-    try:
-        ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=_COMMAND_S, check=False)
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        problem = f"took longer than {_COMMAND_S:g} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
-        raise ConfigError(f"{where}: {command[0]}: {problem}") from None
-    if ended.returncode:
-        raise ConfigError(f"{where}: {command[0]} ended with {ended.returncode}")
-    try:
-        value = ended.stdout.decode("utf-8").split("\n", 1)[0].rstrip("\r")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{where}: {command[0]} printed bytes that are not UTF-8") from None
-    if not value:
-        raise ConfigError(f"{where}: {command[0]} printed nothing")
-    return value
-
-
-def _check_mode(path: Path, found: os.stat_result) -> None:
-    if os.name != "posix":
-        return
-    if found.st_uid not in (os.getuid(), 0):
-        raise ConfigError(f"{path}: another user owns it, and it names commands that would be run")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError(
-            f"{path}: others may write it (mode {stat.S_IMODE(found.st_mode):o}), and it names commands that would be"
-            f" run: chmod 600 {path}"
-        )

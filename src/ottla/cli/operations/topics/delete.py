@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ottla.browse.doomed_topics import doomed_item, read_doomed
 from ottla.browse.human_amounts import bytes_text
 from ottla.browse.topic_partitions import parse_place
 from ottla.cli.operations.notes import say_not_read
@@ -17,7 +18,7 @@ from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError, UnknownTopic
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, ClusterFacts
+    from ottla.admin import Admin
     from ottla.config import Settings
     from ottla.records import TopicPartition
 
@@ -43,7 +44,7 @@ def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output
         if name.startswith("__") and not internal:
             raise InputError(f"{name} is an internal topic of Kafka: --internal allows it")
     with open_admin(kafka) as admin:
-        facts = _facts(admin, names)
+        facts = read_doomed(admin, names)
         unknown = [name for name in names if name not in facts.by_topic]
         if len(unknown) == len(names):
             raise UnknownTopic(f"{', '.join(unknown)}: the cluster has no such topic")
@@ -54,7 +55,7 @@ def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output
             Column("bytes", right=True, text=bytes_text),
             Column("groups"),
         )
-        out.items("topics.delete/1", columns, [_doomed(facts, name) for name in names if name in facts.by_topic])
+        out.items("topics.delete/1", columns, [doomed_item(facts, name) for name in names if name in facts.by_topic])
         say_not_read(facts)
         typed = names[0] if len(names) == 1 else f"{len(names)} topics"
         if not consent.agree(f"Delete {typed} with all records?", name=typed):
@@ -108,25 +109,6 @@ def delete_records(topic: str, positions: tuple[str, ...], kafka: Settings, out:
         with changing():
             admin.delete_records({place: new for place, (first, new) in before.items() if new > first})
     say(f"{topic}: {count:,} records deleted at most; offsets may have gaps")
-
-
-def _facts(admin: Admin, names: list[str]) -> ClusterFacts:
-    from ottla.admin import Part
-
-    return admin.facts({Part.OFFSETS, Part.LOG_DIRS, Part.GROUPS, Part.GROUP_OFFSETS}, topics=names)
-
-
-def _doomed(facts: ClusterFacts, name: str) -> dict[str, Any]:
-    fact = facts.by_topic[name]
-    records = [each.records for each in fact.partitions]
-    groups = [group.group_id for group in facts.groups if any(each.topic == name for each in group.offsets or ())]
-    return {
-        "topic": name,
-        "partitions": len(fact.partitions),
-        "records": None if None in records else sum(each or 0 for each in records),
-        "bytes": facts.topic_bytes(name),
-        "groups": groups,
-    }
 
 
 def _before(admin: Admin, topic: str, positions: tuple[str, ...]) -> dict[TopicPartition, tuple[int, int]]:

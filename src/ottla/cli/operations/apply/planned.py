@@ -1,0 +1,63 @@
+"""`ottla apply plan`: what would change, and whether something would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.apply.display import show_plan
+from ottla.cli.operations.apply.sources import of_declarations, planned, record_path
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.outcome import fail
+from ottla.cli.shared.output import Output, prints, say
+
+if TYPE_CHECKING:
+    from ottla.config import Settings
+
+
+@click.command()
+@of_declarations
+@click.option(
+    "-o",
+    "--output",
+    "to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the plan to a file, for `ottla apply run`.",
+)
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if something would change: the cluster has drifted.")
+@reaches_a_cluster
+@prints
+def plan(
+    files: tuple[Path, ...],
+    targets: tuple[str, ...],
+    prune: bool,
+    record: Path | None,
+    to: Path | None,
+    exit_code: bool,
+    kafka: Settings,
+    out: Output,
+) -> None:
+    """Show what applying FILEs would change. Changes nothing.
+
+    \b
+    Examples:
+      ottla apply plan cluster.toml
+      ottla apply plan cluster.toml --exit-code --format json
+      ottla apply plan cluster.toml -o plan.json
+    """
+    fields: dict[str, Any] = {}
+    with open_admin(kafka) as admin:
+        found = planned(admin, files, targets, prune=prune, record=record_path(files, targets, record))
+        if to is not None:
+            from ottla.admin.declared.apply_plan import dump_plan
+            from ottla.admin.facts.facts_file import write_whole
+
+            write_whole(to, dump_plan(found))
+            fields["file"] = str(to)
+        show_plan(out, "apply.plan/1", admin, found, **fields)
+    if to is not None:
+        say(f"written to {to}; nothing changes until: ottla apply run {to}")
+    if exit_code and found.changes:
+        fail()

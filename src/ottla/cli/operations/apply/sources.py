@@ -1,0 +1,122 @@
+"""What the commands of `ottla apply` are given: files, services, plan files, and the record of what was applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin
+    from ottla.admin.declared.apply_plan import ApplyPlan
+    from ottla.admin.declared.declared_cluster import DeclaredCluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PLAN_ENDING: Final = ".json"
+_RECORD_ENDING: Final = ".applied.json"
+
+
+def of_declarations(command: F) -> F:
+    """Give a command the options that say what is declared: FILE..., `--app`, `--prune`, `--record`."""
+    for option in (
+        click.option(
+            "--record",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="The file that remembers what was declared, to unset what is removed.  [default: FILE.applied.json]",
+        ),
+        click.option(
+            "--prune",
+            is_flag=True,
+            help="Delete undeclared topics under the prefixes, or of the owners, that [prune] of a file names.",
+        ),
+        click.option(
+            "--app",
+            "targets",
+            multiple=True,
+            metavar="MODULE:APP",
+            help="Also what this service declares with create_topics, or else the topics it uses; repeatable.",
+        ),
+        click.argument("files", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path, dir_okay=False)),
+    ):
+        command = option(command)
+    return command
+
+
+def planned(admin: Admin, files: tuple[Path, ...], targets: tuple[str, ...], *, prune: bool, record: Path) -> ApplyPlan:
+    """Return the plan from what files and services declare."""
+    from ottla.admin.declared.applied_file import read_applied
+
+    declared = declared_in(files, targets)
+    cluster_id = admin.facts(()).cluster_id
+    return admin.plan_declared(
+        declared, applied=read_applied(record, cluster_id), prune=prune, record=str(record.absolute())
+    )
+
+
+def declared_in(files: tuple[Path, ...], targets: tuple[str, ...]) -> DeclaredCluster:
+    """Return what files and services declare together."""
+    from ottla.admin.declared.declared_cluster import merged
+    from ottla.browse.cluster_file import read_cluster_file
+
+    parts = [(str(file), read_cluster_file(file)) for file in files]
+    return merged([*parts, *((target, _of_app(target)) for target in targets)])
+
+
+def record_path(files: tuple[Path, ...], targets: tuple[str, ...], given: Path | None) -> Path:
+    """Return the file that remembers what was declared: beside the first file."""
+    if not files and not targets:
+        raise InputError("found neither a FILE nor --app, wanted what is declared")
+    if given is not None:
+        return given
+    if files:
+        return files[0].with_name(f"{files[0].stem}{_RECORD_ENDING}")
+    return Path(targets[0].rpartition(":")[0].replace(".", "-") + _RECORD_ENDING)
+
+
+def read_plan(path: Path) -> ApplyPlan:
+    """Return the plan in a file that `ottla apply plan -o` or an undo wrote."""
+    from ottla.admin.declared.apply_plan import load_plan
+    from ottla.admin.facts.facts_file import read_bounded
+    from ottla.browse.secret_sources import refuse_if_others_write
+
+    plan = load_plan(read_bounded(path), source=str(path))
+    if any(change.secret[:1] == ("command",) for change in plan.changes):
+        refuse_if_others_write(path, path.stat())
+    return plan
+
+
+def passwords_of(plan: ApplyPlan) -> dict[tuple[str, str], str]:
+    """Return the passwords that the plan needs, from the environment or from commands. They stand in no file."""
+    from ottla.admin.declared.apply_plan import Kind
+    from ottla.browse.secret_sources import secret_of
+
+    found = {}
+    for change in plan.changes:
+        if change.kind is Kind.USER and change.new is not None:
+            if not change.secret:
+                raise InputError(f"user {change.subject}, {change.name}: its password is not known to this plan")
+            where = f"user {change.subject}: password"
+            found[change.subject, change.name] = secret_of(change.secret, where=where)
+    return found
+
+
+def _of_app(target: str) -> DeclaredCluster:
+    from ottla.admin.declared.declared_cluster import DeclaredCluster, DeclaredTopic
+    from ottla.app.app import declarations_of
+    from ottla.cli.services.run import load_app
+
+    app = load_app(target)
+    specs = declarations_of(app).topics_to_create(app.create_topics or True)
+    return DeclaredCluster(
+        topics={
+            name: DeclaredTopic(
+                partitions=spec.partitions, replication_factor=spec.replication_factor, settings=spec.config_texts
+            )
+            for name, spec in specs.items()
+        }
+    )
