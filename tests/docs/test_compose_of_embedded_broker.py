@@ -95,14 +95,8 @@ def test_its_commands_keep_records_and_schemas_over_a_restart(tmp_path: Path) ->
             servers = stack.enter_context(running(here(found["kafka"]["command"])))
             assert servers == f"localhost:{ports['9092']}"
             probe = [here(word) for word in found["kafka"]["healthcheck"]["test"][2:]]
-            assert CliRunner().invoke(main, probe).stdout.split() == [
-                "orders",
-                "3",
-                "1",
-                "orders.dead-letters",
-                "1",
-                "1",
-            ]
+            listed = CliRunner().invoke(main, probe).stdout.split()
+            assert listed[-6:] == ["orders", "3", "1", "orders.dead-letters", "1", "1"]
             url = stack.enter_context(running(here(found["registry"]["command"]), **environment))
             registry = SchemaRegistry(url.replace("0.0.0.0", "127.0.0.1"))
             if is_first:
