@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from console_kit import Write
-from service_console_kit import running_service
+from service_console_kit import QUEUE_SERVICE, running_service
 
 from broker_embedded.cluster import EmbeddedCluster
 
@@ -80,3 +80,18 @@ def test_a_retry_that_waits_is_shown_with_its_time(
         write(served, [(b"k", b"fine", ())], partition=0)
         found = wait_for(ask, lambda state: any(each["budget"] is not None for each in state["handlers"]))
         assert [each["budget"] for each in found["handlers"]] == [7]
+
+
+@pytest.mark.representative("threads")
+@pytest.mark.parametrize("shell", [[], ["--asyncio"]], ids=["threads", "asyncio"])
+def test_the_age_of_the_oldest_lease_of_a_queue_is_shown(
+    cluster: EmbeddedCluster, served: str, tmp_path: Path, write: Write, shell: list[str]
+) -> None:
+    """Kafka's protocol has no request for it: the member that holds the lease is the one that knows."""
+    with running_service(cluster.bootstrap_servers, served, tmp_path, *shell, source=QUEUE_SERVICE) as service:
+        write(served, [(b"k", b"slow", ()), (b"k", b"slow", ()), (b"k", b"fine", ())], partition=0)
+        found = wait_for(service.ask, lambda state: any(each["oldest_age_ms"] >= 1_500 for each in state["leases"]))
+        (leases,) = found["leases"]
+        assert (leases["group"], leases["in_flight"]) == (f"group-{served}.queue", 2)
+        (handler,) = found["handlers"]
+        assert handler["runs"] == 2

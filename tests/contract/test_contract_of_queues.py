@@ -327,6 +327,8 @@ def test_commands_show_reset_and_delete_a_share_group(ottla: Run, bootstrap_serv
     shown = ottla("groups", "show", jobs.group)
     assert "Share" in shown.stdout
     assert jobs.topic in shown.stdout
+    shown = ottla("groups", "show", jobs.group, "--format", "table")
+    assert "ottla.queue.oldest_lease.age" in shown.stderr
     undo = str(tmp_path / "before.json")
     for where, left in (("earliest", 4), ("latest", 0)):
         reset = ottla("groups", "reset", jobs.group, "--to", where, "--undo", undo, "--yes")

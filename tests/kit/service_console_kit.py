@@ -30,6 +30,17 @@ def on_record(record) -> None:
     if record.value == b"later":
         raise ConnectionError("not now")
 """
+QUEUE_SERVICE = """
+import os
+import time
+from ottla import App
+app = App(os.environ["GROUP"] + ".queue", dead_letter_topic="served.dead-letters")
+
+@app.queue(os.environ["TOPIC"], concurrency=4)
+def on_job(value: bytes) -> None:
+    if value == b"slow":
+        time.sleep(600)
+"""
 
 
 @dataclass
@@ -56,9 +67,9 @@ class Service:
 
 
 @contextmanager
-def running_service(servers: str, topic: str, folder: Path, *options: str) -> Iterator[Service]:
+def running_service(servers: str, topic: str, folder: Path, *options: str, source: str = SERVICE) -> Iterator[Service]:
     """The service reads `topic` until this ends; then it is killed."""
-    (folder / "the_service.py").write_text(SERVICE)
+    (folder / "the_service.py").write_text(source)
     # A group of its own too: a member that was killed keeps its partitions until its session ends.
     environment = {
         **os.environ,

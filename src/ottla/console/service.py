@@ -36,7 +36,7 @@ class MemberWatch(Hooks):
 
     def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
         with self._lock:
-            if measure.partitions or measure.runs_in_flight:
+            if measure.partitions or measure.runs_in_flight or measure.leases:
                 self._members[group, member] = measure
             else:
                 self._members.pop((group, member), None)
@@ -128,6 +128,12 @@ class ServiceConsole:
             for name, tokens in member.budget_tokens.items():
                 item = handlers.setdefault((group, name), {"group": group, "handler": name, "runs": 0, "budget": None})
                 item["budget"] = round((item["budget"] or 0) + tokens, 1)
+        leases: dict[str, dict[str, Any]] = {}
+        for group, member in members:
+            if member.leases is not None:
+                item = leases.setdefault(group, {"group": group, "in_flight": 0, "oldest_age_ms": 0})
+                item["in_flight"] += member.leases.in_flight
+                item["oldest_age_ms"] = max(item["oldest_age_ms"], round(member.leases.oldest_s * 1_000))
         now_ms = time.time_ns() // 1_000_000
         retries = [
             {
@@ -166,6 +172,7 @@ class ServiceConsole:
             "alive": health.is_alive,
             "problems": list(health.problems),
             "handlers": list(handlers.values()),
+            "leases": list(leases.values()),
             "retries": retries[:_MOST_RETRIES],
             "retries_waiting": sum(each.retries_waiting for _, member in members for each in member.partitions),
             "partitions": partitions,

@@ -43,6 +43,7 @@ function draw() {
         { title: "Runs in flight", right: true, cell: (each) => number(each.runs) },
         { title: "Dead letters that the budget allows", right: true, cell: (each) => each.budget === null ? "–" : number(each.budget) }],
     }),
+    found.leases.length ? [h("h2", null, "Leases of queues"), leases()] : null,
     found.retries_waiting ? [h("h2", null, "Retries that wait"), retries()] : null,
     h("h2", null, "Partitions"),
     table({
@@ -60,6 +61,14 @@ function draw() {
           h("button", { type: "button", class: "small", onclick: act("resume", { topic: each.topic, partition: each.partition }) }, "Resume")) }] : [])],
     })));
 }
+
+const leases = () => table({
+  caption: "Leases of queues", items: found.leases, key: (each) => each.group,
+  columns: [
+    { title: "Group", class: "name", cell: (each) => visible(each.group) },
+    { title: "In flight", right: true, cell: (each) => number(each.in_flight) },
+    { title: "Oldest lease", right: true, cell: (each) => each.in_flight ? duration(each.oldest_age_ms) : "–" }],
+});
 
 // What failed and is delivered again, the first first.
 const retries = () => [

@@ -24,7 +24,7 @@ from ottla.browse.small_lags import with_small_lags_counted
 from ottla.cli.shared.cluster_options import cluster_opener, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or, warn
+from ottla.cli.shared.output import Column, Format, Output, prints, say, unknown_or, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import ProgressLine
 from ottla.cli.shared.streams import wait_for_reader
@@ -147,6 +147,7 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
     if is_table:
         click.echo()
         out.items("groups.lag/1", [*_LAG, _LIMITED], partitions, empty="nothing is committed")
+        _say_where_leases_are(behind)
 
 
 @click.command()
@@ -226,6 +227,15 @@ def _say_problems(group: GroupLag) -> None:
         warn(visible(f"{group.group_id}: {problem}: the next member begins where auto.offset.reset says"))
 
 
+def _say_where_leases_are(*groups: GroupLag) -> None:
+    """Say where the leases of share groups are seen: Kafka's protocol has no request for their number and age."""
+    if any(each.is_counted for group in groups for each in group.partitions):
+        say(
+            "leases: Kafka does not report them. ottla.queue.in_flight and ottla.queue.oldest_lease.age are metrics of"
+            " the members, which ottla run --console-port shows too"
+        )
+
+
 def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int, int], int] | None) -> None:
     now_ms = time.time_ns() // 1_000_000
     items = []
@@ -244,6 +254,8 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
         columns += [Column("unread_since"), Column("age_ms", title="age", right=True, text=_age)]
     columns.append(_LIMITED)
     out.items("groups.lag/1", columns, items, empty="nothing is committed")
+    if out.format is Format.TABLE:
+        _say_where_leases_are(*found)
 
 
 def _unread_since(kafka: Settings, found: Sequence[GroupLag]) -> dict[tuple[str, int, int], int]:
