@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
 from ottla.spark.options import source_options
-from ottla.spark.pipeline.delta_tables import delta_writer
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
+from ottla.spark.pipeline.lake_tables import table_place, table_writer
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
-    DeltaSink,
     EachBatchSink,
+    LakeSink,
     ParquetSink,
     Position,
     Sink,
@@ -102,9 +102,9 @@ def _write(pipeline: Pipeline, sink: Sink, rows: Any) -> str:
     if isinstance(sink, EachBatchSink):
         sink.function(rows, -1)
         return getattr(sink.function, "__qualname__", repr(sink.function))
-    if isinstance(sink, DeltaSink):
-        delta_writer(pipeline, sink)(rows, -1)
-        return pipeline.in_version(sink.path)
+    if isinstance(sink, LakeSink):
+        table_writer(pipeline, sink)(rows, -1)
+        return table_place(pipeline, sink)
     if isinstance(sink, ParquetSink):
         path = pipeline.in_version(sink.path)
         if sink.files_per_batch is not None:

@@ -17,6 +17,7 @@ from ottla.spark.pipeline.parts import (
     DeltaSink,
     EachBatchSink,
     FrameSource,
+    IcebergSink,
     ParquetSink,
     Position,
     Sink,
@@ -249,9 +250,37 @@ class Declaration:
             order_by=order_by,
             delete=delete,
         )
-        if delete is not None and not key:
-            raise ConfigError(f"sink {sink.name}: delete needs key=: the columns of the key that a row deletes")
         self._add_sink(sink)
+
+    def write_iceberg(
+        self,
+        view: str,
+        table: str,
+        *,
+        catalog: str | Mapping[str, Any] = "default",
+        name: str | None = None,
+        partition_by: Sequence[str] = (),
+        key: Sequence[str] = (),
+        order_by: str = "offset",
+        delete: str | None = None,
+    ) -> None:
+        """Declare an Iceberg table, `namespace.table`, exactly once, as `write_delta` does (extra `ottla[iceberg]`).
+
+        `catalog` is the name of one in PyIceberg's configuration, or the properties of one as `load_catalog` takes
+        them: `{"type": "rest", "uri": ...}`.
+        """
+        self._add_sink(
+            IcebergSink(
+                name=name or view,
+                view=view,
+                table=table,
+                catalog=catalog if isinstance(catalog, str) else dict(catalog),
+                partition_by=tuple(partition_by),
+                key=tuple(key),
+                order_by=order_by,
+                delete=delete,
+            )
+        )
 
     def write_topic(
         self,

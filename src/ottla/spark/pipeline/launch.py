@@ -19,13 +19,13 @@ from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_locks
 from ottla.spark.checkpoints.files import files_of, is_local
 from ottla.spark.jvm.spark_session import local_cores, session
-from ottla.spark.pipeline.delta_tables import delta_writer
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.kept_tasks import tasks_option
+from ottla.spark.pipeline.lake_tables import table_writer
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
-    DeltaSink,
     EachBatchSink,
+    LakeSink,
     ParquetSink,
     Position,
     Sink,
@@ -171,8 +171,8 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
         writer = writer.trigger(processingTime=_interval(every))
     if isinstance(sink, EachBatchSink):
         writer = writer.foreachBatch(sink.function)
-    elif isinstance(sink, DeltaSink):
-        writer = writer.foreachBatch(delta_writer(pipeline, sink))
+    elif isinstance(sink, LakeSink):
+        writer = writer.foreachBatch(table_writer(pipeline, sink))
     elif isinstance(sink, ParquetSink):
         writer = writer.format("parquet").option("path", pipeline.in_version(sink.path))
         if sink.partition_by:

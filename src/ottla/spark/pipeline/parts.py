@@ -97,12 +97,28 @@ class ParquetSink(Sink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSink(Sink):
-    path: str
+class LakeSink(Sink):
+    """A table that Ottla commits to: rows appended, or merged by key."""
+
     partition_by: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     order_by: str = "offset"
     delete: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delete is not None and not self.key:
+            raise ConfigError(f"sink {self.name}: delete needs key=: the columns of the key that a row deletes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSink(LakeSink):
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSink(LakeSink):
+    table: str
+    catalog: str | Mapping[str, Any] = field(repr=False)  # it may hold a password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

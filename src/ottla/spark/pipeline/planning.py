@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
+from ottla.spark.pipeline.lake_tables import table_place
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
     DeltaSink,
     EachBatchSink,
     FrameSource,
+    LakeSink,
     ParquetSink,
     Sink,
     TableSource,
@@ -180,10 +182,11 @@ def _sink_text(pipeline: Pipeline, sink: Sink) -> str:
     if isinstance(sink, ParquetSink):
         by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
         return f"Parquet {pipeline.in_version(sink.path)}{by}, exactly once"
-    if isinstance(sink, DeltaSink):
+    if isinstance(sink, LakeSink):
         by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
         by += f", by key {', '.join(sink.key)}" if sink.key else ""
-        return f"Delta table {pipeline.in_version(sink.path)}{by}, exactly once"
+        kind = "Delta" if isinstance(sink, DeltaSink) else "Iceberg"
+        return f"{kind} table {table_place(pipeline, sink)}{by}, exactly once"
     if isinstance(sink, BatchDeadLetters):
         return f"dead letters to topic {sink.topic}"
     if isinstance(sink, TopicSink):

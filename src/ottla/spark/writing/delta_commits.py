@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
+from ottla.spark.writing.table_writer import arrow_columns, is_there_twice
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 def check_installed() -> None:
@@ -23,14 +23,6 @@ def check_installed() -> None:
         import deltalake  # noqa: F401
     except ImportError as error:
         raise ConfigError("write_delta needs deltalake: pip install 'ottla[delta]'") from error
-
-
-def query_id(spark: SparkSession) -> str:
-    """Return the id of the streaming query whose micro-batch this is."""
-    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if not found:
-        raise ConfigError("write_delta: found no streaming query, whose id the commits carry")
-    return str(found)
 
 
 def last_committed(location: str, app: str) -> int:
@@ -51,9 +43,8 @@ def opened(location: str, rows: DataFrame, partition_by: Sequence[str]) -> Any:
     Raises `ConfigError` where it has other partitions, or a column of another type.
     """
     from deltalake import DeltaTable, Schema
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = Schema.from_arrow(_nullable(to_arrow_schema(rows.schema, timezone="UTC")))
+    schema = Schema.from_arrow(arrow_columns(rows))
     DeltaTable.create(location, schema, mode="ignore", partition_by=list(partition_by) or None)
     table = DeltaTable(location)
     evolve(table, schema, location, list(partition_by))
@@ -69,10 +60,7 @@ def committed_once(table: Any, location: str, app: str, number: int) -> Iterator
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
 
-    twice = ConfigError(
-        f"{location}: batch {number} of this query is in the table already: another driver runs on the same"
-        " checkpoint; stop one of them"
-    )
+    twice = is_there_twice(location, number)
     # On the very state of the table that the commit begins with: another commit of the batch makes this one fail.
     found = table.transaction_version(app)
     if number >= 0 and found is not None and found >= number:
@@ -100,10 +88,3 @@ def evolve(table: Any, schema: Any, location: str, partition_by: list[str]) -> N
     new = [field for field in schema.fields if field.name not in known]
     if new:
         table.alter.add_columns(new)
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with columns that may be null, as files of other batches may lack them."""
-    import pyarrow as pa
-
-    return pa.schema([field.with_nullable(True) for field in schema])
