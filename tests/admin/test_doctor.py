@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ottla import App, RetryTopics
 from ottla.admin import ClusterFacts, NotRead, Part, SettingInfo, dump_facts, load_facts
+from ottla.admin.declared.apply_plan import Kind, PlannedChange
 from ottla.admin.doctor import (
     AppDeclaration,
     AppTopic,
@@ -238,6 +239,7 @@ class Case(NamedTuple):
     app: AppDeclaration | None = None
     severity: Severity | None = None
     limits: Limits = Limits()
+    drift: tuple[PlannedChange, ...] | None = None
 
 
 def one_copy(number: int = 0, **changes: Any) -> PartitionInfo:
@@ -474,6 +476,9 @@ CASES = [
     Case("APP02", "it writes dead letters to orders.dlq, and no ACL allows User:worker to write topic orders.dlq", {},
          app=WORKER),
     Case("APP02", "to alter-configs group jobs", {}, app=WORKER, severity=Severity.WARNING),
+    Case("DRF01", "orders: topic setting retention.ms is 5 and is declared as none; acl read is none",
+         drift=(PlannedChange(kind=Kind.TOPIC_SETTING, subject="orders", name="retention.ms", old="5", new=None),
+                PlannedChange(kind=Kind.ACL, subject="orders", name="read", old=None, new="allow"))),
     Case("APP01", "is a share group", {"groups": (group(type="Share"),)}, app=GOOD_APP, severity=Severity.ERROR),
 ]  # fmt: skip
 
@@ -482,7 +487,9 @@ def findings_of(case: Case) -> tuple[Finding, ...]:
     samples = [
         earlier(**changes, by_ms=HOUR_MS * (len(case.earlier) - number)) for number, changes in enumerate(case.earlier)
     ]
-    evidence = Evidence(facts=replace(GOOD, **case.facts), earlier=samples, app=case.app, limits=case.limits)
+    evidence = Evidence(
+        facts=replace(GOOD, **case.facts), earlier=samples, app=case.app, limits=case.limits, drift=case.drift
+    )
     return examine(evidence, only=[case.id]).findings
 
 
@@ -500,7 +507,7 @@ def test_every_check_is_provoked() -> None:
 
 def test_all_checks_are_made_and_silent_on_a_good_cluster() -> None:
     samples = [earlier(by_ms=HOUR_MS * hours) for hours in (3, 2, 1)]
-    report = examine(Evidence(facts=GOOD, earlier=samples, app=GOOD_APP))
+    report = examine(Evidence(facts=GOOD, earlier=samples, app=GOOD_APP, drift=()))
     assert report.findings == ()
     assert report.not_checked == ()
     assert set(report.checked) == all_checks().keys()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import confluent_kafka
@@ -13,7 +14,17 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App
-from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec, dump_facts, load_facts
+from ottla.admin import (
+    Admin,
+    ClusterFacts,
+    DeclaredCluster,
+    DeclaredTopic,
+    Part,
+    ReplicaMove,
+    TopicSpec,
+    dump_facts,
+    load_facts,
+)
 from ottla.admin.doctor import Evidence, Limits, Report, all_checks, declaration_of, examine
 from ottla.admin.facts.facts_reader import EVERYTHING
 from ottla.schedule.headers import DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
@@ -40,6 +51,7 @@ PROVOKED_BY = {
     "STO02": f"{HERE}::test_a_disk_that_is_nearly_full",
     **dict.fromkeys(("MSG03", "DLQ03", "APP01"), f"{HERE}::test_a_service_that_does_not_fit_its_cluster"),
     **dict.fromkeys(("BAL01", "BAL05", "BAL06"), f"{HERE}::test_a_broker_that_has_and_takes_most"),
+    "DRF01": f"{HERE}::test_a_cluster_that_is_not_as_declared",
     "MOV01": f"{HERE}::test_a_move_that_copies_nothing",
     **dict.fromkeys(("GRP01", "GRP05", "GRP06"), f"{HERE}::test_groups_that_fall_behind_rebalance_and_stop_eagerly"),
     "GRP07": f"{HERE}::test_a_group_that_is_committed_beyond_the_end",
@@ -382,3 +394,15 @@ def test_a_quota_that_lets_nothing_through(admin: Admin) -> None:
         assert load_facts(dump_facts(facts)) == facts
     finally:
         admin.alter_quotas(entity, {"producer_byte_rate": None, "consumer_byte_rate": None})
+
+
+def test_a_cluster_that_is_not_as_declared(admin: Admin) -> None:
+    admin.create_topics({"drifting": TopicSpec(partitions=1, config={"retention.ms": 60_000})})
+    declared = DeclaredCluster(topics={"drifting": DeclaredTopic(settings={"retention.ms": "60000"})})
+    facts = admin.facts({Part.TOPICS})
+    as_declared = Evidence(facts=facts, drift=admin.plan_declared(declared).changes)
+    assert examine(as_declared, only=["DRF01"]).findings == ()
+    admin.alter_topic_settings("drifting", {"retention.ms": 70_000})
+    (found,) = examine(replace(as_declared, drift=admin.plan_declared(declared).changes), only=["DRF01"]).findings
+    assert found.message == "drifting: topic setting retention.ms is 70000 and is declared as 60000"
+    admin.delete_topics("drifting")

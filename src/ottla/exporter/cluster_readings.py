@@ -149,8 +149,12 @@ class ClusterReadings:
 
 
 def _not_for_clusters() -> tuple[str, ...]:
-    """Return the checks that need a service's declaration, or read records."""
-    return tuple(each.id for each in all_checks().values() if each.needs_app or each.reads & READING_RECORDS)
+    """Return the checks that need declarations, of a service or of the cluster, or read records."""
+    return tuple(
+        each.id
+        for each in all_checks().values()
+        if each.needs_app or each.needs_declared or each.reads & READING_RECORDS
+    )
 
 
 def _doctor_series(report: Report, examined_ms: int) -> Iterator[Series]:

@@ -173,3 +173,17 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(ottla: Run, arguments: list[
 
 def test_the_good_cluster_has_nothing_to_say_in_plain(ottla: Run) -> None:
     assert rows(ottla("doctor", *TEMPORARY)) == []
+
+
+def test_drift_from_declarations_is_found(ottla: Run, lonely: str, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(f'[topics.{lonely}]\nsettings.retention.ms = "1h"\n')
+    ended = ottla("doctor", "--only", "DRF01", "--declared", str(file), "--format", "json")
+    assert ended.exit_code == 1
+    (item,) = document(ended, "ottla.doctor/1")["items"]
+    assert item["message"] == "lonely: topic setting retention.ms is none and is declared as 3600000"
+    file.write_text(f"[topics.{lonely}]\n")
+    assert ottla("doctor", "--only", "DRF01", "--declared", str(file)).exit_code == 0
+    Path("facts.json").write_text(ottla("cluster", "facts").stdout)
+    refused = ottla("doctor", "--declared", str(file), "--facts", "facts.json")
+    assert (refused.exit_code, "found --declared and --facts" in refused.stderr) == (2, True)

@@ -37,6 +37,8 @@ class Check:
     samples: int = 1
     """How many samples of the facts it needs."""
     needs_app: bool = False
+    needs_declared: bool = False
+    """Whether it compares the cluster with the files of `ottla apply`."""
     covered_by: tuple[str, ...] = ()
     """Checks that find the cause of this check's findings, with its fix. A finding whose cause one of them reports is
     left out."""
@@ -55,6 +57,7 @@ def check(
     fix: str,
     samples: int = 1,
     needs_app: bool = False,
+    needs_declared: bool = False,
     covered_by: Collection[str] = (),
 ) -> Callable[[Callable[[Evidence], Iterator[CheckResult]]], Callable[[Evidence], Iterator[CheckResult]]]:
     """Register a check."""
@@ -72,6 +75,7 @@ def check(
             look=look,
             samples=samples,
             needs_app=needs_app,
+            needs_declared=needs_declared,
             covered_by=tuple(covered_by),
         )
         return look
@@ -87,6 +91,7 @@ def all_checks() -> dict[str, Check]:
         availability_checks,
         balance_checks,
         consumer_checks,
+        drift_checks,
         replication_checks,
         schedule_checks,
         storage_checks,
@@ -94,7 +99,7 @@ def all_checks() -> dict[str, Check]:
         upkeep_checks,
     )
 
-    areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SCH", "QUO", "SEC", "APP")
+    areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SCH", "QUO", "SEC", "APP", "DRF")
     return {each: CHECKS[each] for each in sorted(CHECKS, key=lambda each: (areas.index(each[:3]), each))}
 
 
@@ -144,6 +149,8 @@ def examine(evidence: Evidence, *, only: Collection[str] = (), skip: Collection[
 def _why_not(each: Check, evidence: Evidence) -> str | None:
     if each.needs_app and evidence.app is None:
         return "it needs a service's declaration (--app)"
+    if each.needs_declared and evidence.drift is None:
+        return "it needs files of `ottla apply` (--declared)"
     missing = sorted(each.reads - set(evidence.facts.parts))
     if missing == [Part.COMMIT_TIMES]:
         return "it reads the records of __consumer_offsets (--deep)"

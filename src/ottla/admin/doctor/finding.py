@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, SettingInfo, TopicInfo
 from ottla.admin.facts.rates import Rates, rates_between
 from ottla.admin.facts.shared_disks import directories_by_disk
 from ottla_wire.facts import fact
+
+if TYPE_CHECKING:
+    from ottla.admin.declared.apply_plan import PlannedChange
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -139,6 +143,8 @@ class Evidence:
     facts: ClusterFacts
     earlier: Sequence[ClusterFacts] = ()
     app: AppDeclaration | None = None
+    drift: Sequence[PlannedChange] | None = None
+    """What applying declarations would change; None where none were given."""
     limits: Limits = field(default_factory=Limits)
 
     @property

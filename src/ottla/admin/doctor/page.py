@@ -13,7 +13,7 @@ _TOP = """# What the doctor checks
 `ottla doctor` reads the facts of a cluster and makes these checks. An error puts data or availability at risk now. A
 warning will cause trouble later. A note is worth knowing. A check whose facts cannot be read is reported as not
 checked. Checks with samples compare facts that were read some time apart (`--samples`). Checks with a service need its
-declaration (`--app module:app`).
+declaration (`--app module:app`), and those with declarations need files of `ottla apply` (`--declared`).
 
 The doctor changes nothing. It reads no records, except those of schedules that no scheduler serves (SCH01), and with
 `--deep` those of `__consumer_offsets`, for checks that read commit_times.
@@ -34,6 +34,8 @@ def _entry(each: Check) -> str:
         needs.append(f"{each.samples} samples")
     if each.needs_app:
         needs.append("a service")
+    if each.needs_declared:
+        needs.append("declarations")
     return f"""## {each.id}
 
 **{each.title}** ({each.severity}). {each.why}

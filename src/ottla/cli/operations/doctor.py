@@ -19,6 +19,7 @@ from ottla.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from ottla.admin import ClusterFacts
+    from ottla.admin.declared.apply_plan import PlannedChange
     from ottla.admin.doctor import AppDeclaration, Finding, Report
     from ottla.config import Settings
 
@@ -42,6 +43,7 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
             raise ConfigError(f"{id}: no check has this id, wanted one of {', '.join(checks)}")
         check = checks[id.upper()]
         needs = [*sorted(check.reads), *(["a service (--app)"] if check.needs_app else [])]
+        needs += ["declarations (--declared)"] if check.needs_declared else []
         needs += [f"{check.samples} samples (--samples)"] if check.samples > 1 else []
         click.echo(f"{check.id} ({check.severity}): {check.title}\n\n{check.why}\n")
         click.echo(f"fix:   {check.fix}\nreads: {', '.join(needs)}")
@@ -61,6 +63,12 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     help="The lowest severity that makes the exit code 1.",
 )
 @click.option("--app", "target", metavar="MODULE:APP", help="Also check this service against the cluster.")
+@click.option(
+    "--declared",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also find drift from this file of `ottla apply`; repeatable.",
+)
 @click.option(
     "--bridge",
     "mapping",
@@ -106,6 +114,7 @@ def doctor(
     skip: tuple[str, ...],
     fail_on: str,
     target: str | None,
+    declared: tuple[Path, ...],
     mapping: str | None,
     processes: int,
     files: tuple[Path, ...],
@@ -143,7 +152,8 @@ def doctor(
     if mapping is not None:
         _check_bridge(kafka, mapping)
     seen = _from_files(files) if files else _from_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
-    report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], app=app), only=wanted, skip=unwanted)
+    drift = _drift(kafka, declared, files) if declared else None
+    report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], app=app, drift=drift), only=wanted, skip=unwanted)
     if known is not None:
         report = without_accepted(report, known, today=dt.datetime.now(dt.UTC).date())
     refused = [each for each in report.not_checked if each.id in report.checked]
@@ -176,6 +186,16 @@ def _declaration(target: str, processes: int) -> AppDeclaration:
     from ottla.cli.services.run import load_app
 
     return declaration_of(load_app(target), processes=processes)
+
+
+def _drift(kafka: Settings, declared: tuple[Path, ...], facts: tuple[Path, ...]) -> tuple[PlannedChange, ...]:
+    """Return what applying these files would change."""
+    from ottla.cli.operations.apply.sources import planned, record_path
+
+    if facts:
+        raise InputError("found --declared and --facts, wanted a cluster to compare with the declarations")
+    with open_admin(kafka) as admin:
+        return planned(admin, declared, (), prune=False, record=record_path(declared, (), None)).changes
 
 
 def _check_bridge(kafka: Settings, path: str) -> None:
