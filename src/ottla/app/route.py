@@ -19,6 +19,7 @@ from ottla.app.handler.resources import Resources
 from ottla.app.once.exactly_once_invoker import AnyInvoker, ExactlyOnceInvoker, ExactlyOnceSettings, with_outputs
 from ottla.app.once.once_invoker import OnceInvoker
 from ottla.app.once.once_settings import OnceSettings
+from ottla.app.once.resource_invoker import ResourceInvoker
 from ottla.app.once.result_settings import ResultSettings
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.clock import Clock
@@ -111,6 +112,8 @@ class Route:
     """The given serde, or the one that the handler's annotation implies."""
     key_serde: Serde[Any] = field(init=False)
     expiry: Expiry = field(init=False)
+    opens_per_run: bool = field(init=False)
+    """It is given a resource that is opened per run."""
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -177,6 +180,9 @@ class Route:
         results = None if self.to is None else ResultSettings(self.to, name=self.name, reads=self.subscribed)
         object.__setattr__(self, "results", results)
         binding = self._bound()
+        object.__setattr__(self, "opens_per_run", binding.opens_per_run)
+        if binding.opens_per_run:
+            self._check_resources()
         if self.is_columnar:
             self._check_columns()
         object.__setattr__(self, "exactly", self._exactly(wants_out=binding.wants_out))
@@ -221,6 +227,18 @@ class Route:
         if unknown:
             raise ConfigError(
                 f"{self.name}: columns=: found {unknown[0]!r}, wanted True or some of {', '.join(COLUMNS)}"
+            )
+
+    def _check_resources(self) -> None:
+        if self.is_at_most_once:
+            raise ConfigError(
+                f"{self.name}: Provide(scope='run') does a run again after a failure, and commit=AtMostOnce() delivers "
+                "nothing twice; wanted scope='call'"
+            )
+        if self.exactly_once is not None:
+            raise ConfigError(
+                f"{self.name}: exactly_once= commits runs in transactions of Kafka, and Provide(scope='run') does not "
+                "wait for them; wanted scope='call'"
             )
 
     def plan(self) -> RoutePlan:
@@ -276,17 +294,17 @@ class Route:
         if self.is_columnar:
             # By name: only who has handlers of columns needs pyarrow.
             columnar = importlib.import_module("ottla.columnar.serving.handlers")
-            invoker: Invoker = columnar.ColumnInvoker(self, middlewares, state, clock=clock)
-            return invoker
+            of_columns: Invoker = columnar.ColumnInvoker(self, middlewares, state, clock=clock)
+            return of_columns
         once = self.once
         is_outage = once.is_outage if once is not None and once.is_transactional else None
         exceptions = ExceptionTable(self.on_error, is_outage=is_outage, keeps_errors=self.retry.has_strategies)
-        invoker = self._invoker(middlewares, state, clock, exceptions)
+        bare = self._invoker(middlewares, state, clock, exceptions)
         if self.exactly is not None:
-            return ExactlyOnceInvoker(invoker, self.exactly, is_batch=self.is_batch, exceptions=exceptions, clock=clock)
-        if once is None:
-            return invoker
-        return OnceInvoker(invoker, once, ordering=self.ordering, is_batch=self.is_batch, exceptions=exceptions)
+            return ExactlyOnceInvoker(bare, self.exactly, is_batch=self.is_batch, exceptions=exceptions, clock=clock)
+        rules: dict[str, Any] = {"ordering": self.ordering, "is_batch": self.is_batch, "exceptions": exceptions}
+        invoker = ResourceInvoker(bare, group=self.group, **rules) if self.opens_per_run else bare
+        return invoker if once is None else OnceInvoker(invoker, once, **rules)
 
     def _invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], clock: Clock | None, exceptions: ExceptionTable

@@ -20,12 +20,13 @@ class PartOfRun(Run):
     """Records of a run as passed to the handler. Their results join the run only after the commit, so this class has a
     `done` of its own: a handled record is not done while its transaction is open."""
 
-    __slots__ = ("_owns", "_whole", "outputs", "transaction")
+    __slots__ = ("_owns", "outputs", "resources", "transaction", "whole")
 
     def __init__(
         self, whole: Run, records: list[AnyRecord], *, transaction: Any, owns: Callable[[], bool] | None = None
     ) -> None:
-        self._whole = whole
+        self.whole = whole
+        """The run that it is a part of."""
         self._owns = owns
         super().__init__(
             topic_partition=whole.topic_partition,
@@ -37,17 +38,18 @@ class PartOfRun(Run):
         )
         self.transaction = transaction
         self.outputs: Any = None
+        self.resources: Any = None
 
     @property
     def is_owner(self) -> bool:
-        return self._whole.is_owner and (self._owns is None or self._owns())
+        return self.whole.is_owner and (self._owns is None or self._owns())
 
     @property
     def is_cancelled(self) -> bool:
         """Return True also after the claims were lost: remaining records are redelivered, unless the new owner has
         processed them.
         """
-        return self._whole.is_cancelled or not (self._owns is None or self._owns())
+        return self.whole.is_cancelled or not (self._owns is None or self._owns())
 
     @is_cancelled.setter
     def is_cancelled(self, value: bool) -> None:

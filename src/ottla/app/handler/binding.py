@@ -98,6 +98,8 @@ class Binding:
     """True if it has a parameter named `out`."""
     makes_out: bool = False
     """Its call makes what the handler sends with, and leaves `context.out` alone."""
+    opens_per_run: bool = False
+    """It has a resource that is opened per run."""
 
 
 def bind(
@@ -167,6 +169,7 @@ def bind(
         is_async=_is_async(handler),
         frame_hint=said.get(_COLUMNS["values"], Any),
         wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),
+        opens_per_run=any(each.scope == "run" for each in provides.values()),
     )
 
 

@@ -140,6 +140,7 @@ class EventHandlers:
             wants_malformed=False,
             wants_transaction=any(each.wants_transaction for each in bindings),
             wants_out=any(each.wants_out for each in bindings),
+            opens_per_run=any(each.opens_per_run for each in bindings),
         )
 
     def handler_of_others(self, *, is_async: bool) -> EventHandler:

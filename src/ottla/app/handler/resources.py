@@ -1,4 +1,4 @@
-"""Resources that handlers are given: opened around each call or once per app, and closed with the outcome known.
+"""Resources that handlers are given: opened per call, per run or per app, and closed with the outcome known.
 
     @contextmanager
     def open_session() -> Iterator[Session]:
@@ -50,20 +50,21 @@ class Provide:
 
     `open` is called without arguments. It returns a context manager, sync or async, or is a generator function that
     yields the value. With ``scope="call"``, the default, it is opened for each call of the handler, that is for each
-    record or batch; with ``scope="app"`` at the first call, and closed when the app has stopped. Several parameters
-    with the same `open` share one value per scope.
+    record or batch; with ``scope="run"`` for each run, the records of a partition that are handled one after the other
+    and are done together; with ``scope="app"`` at the first call, and closed when the app has stopped. Several
+    parameters with the same `open` share one value per scope.
 
     Raises `ConfigError` for what cannot be called without arguments, and for another scope.
     """
 
     open: Open
     _: KW_ONLY
-    scope: Literal["call", "app"] = "call"
+    scope: Literal["call", "run", "app"] = "call"
 
     def __post_init__(self) -> None:
         _check_opener("Provide", self.open)
-        if self.scope not in ("call", "app"):
-            raise ConfigError(f"Provide: scope must be 'call' or 'app', got {shown(self.scope)}")
+        if self.scope not in ("call", "run", "app"):
+            raise ConfigError(f"Provide: scope must be 'call', 'run' or 'app', got {shown(self.scope)}")
 
     @property
     def is_async(self) -> bool:
@@ -78,6 +79,70 @@ class Unsettled(Exception):
     def __init__(self, outcome: Retry | Dead) -> None:
         super().__init__(f"the handler returned {outcome!r}")
         self.outcome = outcome
+
+
+class OpenedForRun:
+    """What a run's calls have opened with ``scope="run"``. `error` is what the first failed call ended with."""
+
+    __slots__ = ("error", "stack", "times", "values")
+
+    def __init__(self) -> None:
+        self.times = 0
+        """How often the run was begun."""
+        self.begin()
+
+    def begin(self) -> None:
+        self.stack, self.values = ExitStack(), dict[Open, Any]()
+        self.error: BaseException | None = None
+        self.times += 1
+
+    def close(self) -> None:
+        """Close all, the last first: the run is done."""
+        self.stack.close()
+
+    def roll_back(self) -> None:
+        """Close what is still open with the error. Raises another error, of a resource that does not close."""
+        error: BaseException = self.error or Unsettled(Retry())
+        try:
+            self.stack.pop_all().__exit__(type(error), error, None)
+        except BaseException as raised:
+            if raised is not error:
+                raise
+        finally:
+            self.error = None
+            del error  # its traceback refers to this frame
+
+
+class AsyncOpenedForRun:
+    """`OpenedForRun` of an event loop."""
+
+    __slots__ = ("error", "stack", "times", "values")
+
+    def __init__(self) -> None:
+        self.times = 0
+        """How often the run was begun."""
+        self.begin()
+
+    def begin(self) -> None:
+        self.stack, self.values = AsyncExitStack(), dict[Open, Any]()
+        self.error: BaseException | None = None
+        self.times += 1
+
+    async def close(self) -> None:
+        """Close all, the last first: the run is done."""
+        await self.stack.aclose()
+
+    async def roll_back(self) -> None:
+        """Close what is still open with the error. Raises another error, of a resource that does not close."""
+        error: BaseException = self.error or Unsettled(Retry())
+        try:
+            await self.stack.pop_all().__aexit__(type(error), error, None)
+        except BaseException as raised:
+            if raised is not error:
+                raise
+        finally:
+            self.error = None
+            del error
 
 
 class Resources:
@@ -101,9 +166,13 @@ class Resources:
         finally:
             self._instead = before
 
-    def enter(self, stack: ExitStack, provide: Provide) -> Any:
-        """Return the value of a resource, which is closed with the stack or with the app."""
-        if provide.scope == "call":
+    def enter(self, stack: ExitStack, provide: Provide, run: OpenedForRun | None = None) -> Any:
+        """Return the value of a resource, which is closed with the stack, the run or the app."""
+        if provide.scope == "run" and run is not None:
+            if provide.open not in run.values:
+                run.values[provide.open] = _entered(run.stack, self._opener(provide))
+            return run.values[provide.open]
+        if provide.scope != "app":  # a batch of columns is a run and a call
             return _entered(stack, self._opener(provide))
         with self._lock:
             found = self._opened.get(provide.open, _NOTHING)
@@ -111,10 +180,14 @@ class Resources:
                 found = self._opened[provide.open] = _entered(self._stack, self._opener(provide))
             return found
 
-    async def enter_async(self, stack: AsyncExitStack, provide: Provide) -> Any:
+    async def enter_async(self, stack: AsyncExitStack, provide: Provide, run: AsyncOpenedForRun | None = None) -> Any:
         """Return the same on an event loop: several calls that want one of the app's wait for one opening."""
         opener = self._opener(provide)
-        if provide.scope == "call":
+        if provide.scope == "run" and run is not None:
+            if provide.open not in run.values:
+                run.values[provide.open] = await _entered_async(run.stack, opener)
+            return run.values[provide.open]
+        if provide.scope != "app":
             return await _entered_async(stack, opener)
         task = self._async_opened.get(provide.open)
         if task is None or task.get_loop() is not asyncio.get_running_loop():
@@ -172,18 +245,21 @@ def with_resources(call: Call, provides: Sequence[Provide], resources: Resources
     """Return `call(subject, context, values)` as `call(subject, context)`, with the resources opened around it."""
     unique = list(dict.fromkeys(provides))
     places = [unique.index(each) for each in provides]
+    uses_run = any(each.scope == "run" for each in unique)
     if is_async:
 
         async def around_async(subject: Any, context: Any) -> Any:
             outcome = None
+            of_run = _opened_for_run(context) if uses_run else None
             try:
                 async with AsyncExitStack() as stack:
-                    opened = [await resources.enter_async(stack, each) for each in unique]
+                    opened = [await resources.enter_async(stack, each, of_run) for each in unique]
                     outcome = await call(subject, context, [opened[place] for place in places])
                     if isinstance(outcome, Retry | Dead):
                         raise Unsettled(outcome)
-            except Unsettled as unsettled:
-                if unsettled.outcome is not outcome:
+            except BaseException as error:
+                _note(error, of_run)
+                if not (isinstance(error, Unsettled) and error.outcome is outcome):
                     raise
             return outcome
 
@@ -193,18 +269,31 @@ def with_resources(call: Call, provides: Sequence[Provide], resources: Resources
 
     def around(subject: Any, context: Any) -> Any:
         outcome = None
+        of_run = _opened_for_run(context) if uses_run else None
         try:
             with ExitStack() as stack:
-                opened = [resources.enter(stack, each) for each in unique]
+                opened = [resources.enter(stack, each, of_run) for each in unique]
                 outcome = call(subject, context, [opened[place] for place in places])
                 if isinstance(outcome, Retry | Dead):
                     raise Unsettled(outcome)
-        except Unsettled as unsettled:
-            if unsettled.outcome is not outcome:
+        except BaseException as error:
+            _note(error, of_run)
+            if not (isinstance(error, Unsettled) and error.outcome is outcome):
                 raise
         return outcome
 
     return around
+
+
+def _opened_for_run(context: Any) -> Any:
+    """Return what the run of this call has opened; None where a call is a run."""
+    run = getattr(context, "_run", None)
+    return None if run is None else run.resources
+
+
+def _note(error: BaseException, of_run: OpenedForRun | AsyncOpenedForRun | None) -> None:
+    if of_run is not None and of_run.error is None:
+        of_run.error = error
 
 
 def _entered(stack: ExitStack, opener: Open) -> Any:

@@ -17,6 +17,7 @@ from ottla.app.delivery.invoker import Invoker, Yield
 from ottla.app.handler.binding import Binding
 from ottla.app.handler.handler_context import Context
 from ottla.app.once.once_invoker import OnceInvoker
+from ottla.app.once.resource_invoker import ResourceInvoker
 from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.config.worker_names import name_of_worker
@@ -35,7 +36,7 @@ from ottla_wire.facts import fact
 
 Submit = Callable[[TransactionPart], None]
 
-AnyInvoker: TypeAlias = "Invoker | OnceInvoker | ExactlyOnceInvoker"
+AnyInvoker: TypeAlias = "Invoker | OnceInvoker | ExactlyOnceInvoker | ResourceInvoker"
 
 
 class ExactlyOnceSettings:

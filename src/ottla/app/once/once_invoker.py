@@ -17,6 +17,7 @@ from ottla.app.delivery.handler_batch import malformed_part
 from ottla.app.delivery.invoker import Invoker, Yield
 from ottla.app.once.leases import AsyncLeases, ClaimLease, ClaimLeases
 from ottla.app.once.once_settings import OnceSettings
+from ottla.app.once.resource_invoker import ResourceInvoker
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import StoreUnavailable
@@ -74,7 +75,7 @@ class OnceInvoker:
 
     def __init__(
         self,
-        invoker: Invoker,
+        invoker: Invoker | ResourceInvoker,
         settings: OnceSettings,
         *,
         ordering: Ordering,

@@ -52,6 +52,9 @@ class Run:
     outputs: Any = None
     """The handler's sends in the transaction of its offsets, if there is one."""
 
+    resources: Any = None
+    """What is open for the handler's calls in this run, if there is something."""
+
     def __init__(
         self,
         *,

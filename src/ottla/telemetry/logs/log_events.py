@@ -444,6 +444,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "group handler partition offset records type",
             repeats=True,
         ),
+        _row(
+            "resource_close_failed",
+            "warning",
+            "A resource of a failed run raised another error when it was closed. All records of the run come again.",
+            "group handler error",
+        ),
         _row("inbox_clean_failed", "warning", "Old message ids could not be deleted.", "group handler error"),
         _row(
             "store_unavailable",
