@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ from command_output import document
 
 from ottla import Producer
 from ottla.cli import main
+from ottla.schedule.tasks.task_records import Definition
 from ottla.sync.serve.scheduler import Scheduler
+from ottla.sync.serve.task_registration import register_tasks
 from ottla.testing import Kafka, wait_until
 
 
@@ -61,6 +64,68 @@ def test_what_waits_is_listed_shown_and_cancelled(ottla, producer, kafka: Kafka,
     gone = ottla("show", "later")
     assert gone.exit_code == 2
     assert "no message waits with the id 'later'" in gone.output
+
+
+def declared(kafka: Kafka, name: str, *ids: str, topic: str = "runs") -> None:
+    tasks = [Definition(id=id, version=(1, 10), topic=topic, cron="0 8 * * mon-fri", tz="Europe/Berlin") for id in ids]
+    register_tasks(kafka.bootstrap_servers, name, tasks, settings={})
+
+
+def listed(ottla: Callable[..., Result]) -> dict[str, dict[str, object]]:
+    return {item["id"]: item for item in document(ottla("list", "--format", "json"), "ottla.schedule.list/1")["items"]}
+
+
+def test_recurring_tasks_are_listed_paused_resumed_and_removed(ottla, producer, kafka: Kafka, name: str):
+    producer.send("orders", b"one", deliver_after=30 * 86_400, schedule_id="later").result()
+    declared(kafka, name, "billing/daily", "billing/weekly", "shop/weekly")
+    found = listed(ottla)
+    assert [*found] == ["billing/daily", "billing/weekly", "shop/weekly", "later"]
+    daily = found["billing/daily"]
+    assert (daily["recurs"], daily["version"], daily["is_paused"]) == ("0 8 * * mon-fri Europe/Berlin", "1.10", False)
+    assert found["later"]["recurs"] is None
+    assert "1 messages wait, 3 recurring tasks" in ottla("list").output
+    said = ottla("pause", "daily", "--yes", "--format", "json")
+    assert document(said, "ottla.schedule.task/1")["id"] == "billing/daily"
+    assert "acknowledged: pause billing/daily" in said.stderr
+    paused = listed(ottla)["billing/daily"]
+    assert (paused["due"], paused["is_paused"], paused["recurs"]) == (
+        None,
+        True,
+        "0 8 * * mon-fri Europe/Berlin (paused)",
+    )
+    assert ottla("resume", "billing/daily", "--dry-run").exit_code == 0
+    assert listed(ottla)["billing/daily"]["is_paused"] is True
+    assert ottla("resume", "billing/daily", "--yes").exit_code == 0
+    assert listed(ottla)["billing/daily"]["due"] is not None
+    shown = document(ottla("show", "billing/daily", "--format", "json"), "ottla.schedule.show/1")
+    assert [item["id"] for item in shown["items"]] == ["billing/daily"]
+    assert ottla("remove", "billing/daily", "--yes").exit_code == 0
+    assert "billing/daily" not in listed(ottla)
+    several = ottla("pause", "weekly", "--yes")
+    assert (several.exit_code, "of several groups, wanted one of billing/weekly, shop/weekly" in several.stderr) == (
+        2,
+        True,
+    )
+    unknown = ottla("trigger", "none", "--yes")
+    assert (unknown.exit_code, "no task has the id 'none'; there are" in unknown.stderr) == (2, True)
+
+
+def test_a_paused_task_that_is_triggered_runs_once_more(ottla, kafka: Kafka, name: str, make_topic):
+    topic = make_topic()
+    declared(kafka, name, "billing/daily", topic=topic)
+    assert ottla("pause", "daily", "--yes").exit_code == 0
+    scheduler = Scheduler(kafka.bootstrap_servers, name=name)
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    try:
+        assert ottla("trigger", "daily", "--yes").exit_code == 0
+        wait_until(lambda: len(kafka.consume_all(topic)) == 1, 60, what="the run")
+    finally:
+        scheduler.stop()
+        thread.join()
+    (record,) = kafka.consume_all(topic)
+    assert json.loads(record.raw_value)["is_triggered"] is True
+    assert listed(ottla)["billing/daily"]["is_paused"] is True
 
 
 def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name: str, make_topic: Callable[..., str]):

@@ -19,9 +19,11 @@ import pytest
 from command_output import Run, document, rows
 
 from ottla import Json, Outbox, Producer, Str, TopicPartition
+from ottla.schedule.tasks.task_records import Definition
 from ottla.serdes import SchemaRegistry
 from ottla.stores import Sqlite
 from ottla.sync.serve.scheduler import Scheduler
+from ottla.sync.serve.task_registration import register_tasks
 from ottla.testing import wait_until
 
 pytestmark = pytest.mark.client_contract
@@ -91,6 +93,26 @@ def test_delayed_messages_are_seen_cancelled_and_delivered(
     process = started("schedule", "run", *named)
     wait_until(lambda: values(ottla, topic) == ["soon"], 60)
     assert "scheduler_stopped" in stopped(process)
+    assert rows(ottla("schedule", "list", *named)) == []
+
+
+def test_recurring_tasks_are_paused_triggered_and_removed(
+    ottla: Run, started: Started, bootstrap_servers: str, topic: str
+) -> None:
+    named = ("--name", f"schedule-{topic}")
+    task = Definition(id="billing/report", version=(1,), topic=topic, cron="0 8 1 1 *")
+    register_tasks(bootstrap_servers, named[1], [task], settings={})
+    with Scheduler(bootstrap_servers, name=named[1]):
+        pass  # the schedule's topic is there
+    assert ottla("schedule", "pause", "report", *named, "--yes").exit_code == 0
+    assert ottla("schedule", "trigger", "report", *named, "--yes").exit_code == 0
+    process = started("schedule", "run", *named)
+    wait_until(lambda: len(values(ottla, topic)) == 1, 60)
+    stopped(process)
+    listed = document(ottla("schedule", "list", *named, "--format", "json"), "ottla.schedule.list/1")
+    assert [(each["id"], each["is_paused"]) for each in listed["items"]] == [("billing/report", True)]
+    assert ottla("schedule", "resume", "report", *named, "--yes").exit_code == 0
+    assert ottla("schedule", "remove", "report", *named, "--yes").exit_code == 0
     assert rows(ottla("schedule", "list", *named)) == []
 
 

@@ -17,7 +17,9 @@ from ottla.admin import Admin, ReplicaMove, TopicSpec
 from ottla.cli import main
 from ottla.errors import BrokerUnavailable
 from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
+from ottla.schedule.tasks.task_records import Definition
 from ottla.schedule.wheel import WHEEL
+from ottla.sync.serve.task_registration import register_tasks
 from ottla.testing import Kafka, wait_until
 
 pytestmark = pytest.mark.complete
@@ -45,6 +47,10 @@ CHANGES = [
     ("ALTER_USER_SCRAM_CREDENTIALS", "users rotate old --yes"),
     ("ALTER_USER_SCRAM_CREDENTIALS", "users delete old --yes"),
     ("PRODUCE", "schedule cancel later --yes"),
+    ("PRODUCE", "schedule pause billing/report --yes"),
+    ("PRODUCE", "schedule resume billing/report --yes"),
+    ("PRODUCE", "schedule trigger billing/report --yes"),
+    ("PRODUCE", "schedule remove billing/report --yes"),
 ]
 OF_SEVERAL_BROKERS = [
     ("ALTER_PARTITION_REASSIGNMENTS", "topics set-replicas wide 1 --yes"),
@@ -118,6 +124,8 @@ def orders(cluster: EmbeddedCluster, admin: Admin, tmp_path: Path, monkeypatch: 
     }
     admin.create_topics({"orders": TopicSpec(partitions=3, config={"segment.ms": 3_600_000}), **delayed})
     Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster).produce("orders", [b"1", b"2"], partition=0)
+    task = Definition(id="billing/report", version=(1,), topic="orders", every_ms=3_600_000)
+    register_tasks(cluster.bootstrap_servers, DEFAULT_NAME, [task], settings={})
     admin.apply_reset(admin.plan_reset("billing", to="earliest", topics={"orders": None}))
     admin.apply_reset(admin.plan_reset("audit", to="earliest", topics={"orders": None}))
     ahead = admin.plan_reset("audit", to="latest", topics={"orders": None})

@@ -1,4 +1,4 @@
-"""`ottla schedule`: deliver the delayed messages of a schedule, show them, and cancel them."""
+"""`ottla schedule`: deliver the delayed messages of a schedule, show them, and cancel them; control recurring tasks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,30 @@ from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings, security_of
 from ottla.errors import InputError
 from ottla.schedule.headers import DEFAULT_NAME, ScheduledMessage, schedule_topic
+from ottla.schedule.tasks.task_records import State
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COLUMNS = [Column("due"), Column("id"), Column("topic"), Column("key"), Column("bytes", right=True), Column("moved")]
+_COLUMNS = [
+    *(Column("due"), Column("id"), Column("topic"), Column("key"), Column("bytes", right=True), Column("moved")),
+    Column("recurs"),
+]
+_TASKS = "ottla.cli.services.schedule_tasks"
 
 
-def _name(command: F) -> F:
+def name_option(command: F) -> F:
     return click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")(command)
 
 
-@click.group(cls=CommandGroup, late={"run": "ottla.cli.services.scheduler:run"})
+@click.group(
+    cls=CommandGroup,
+    late={
+        "run": "ottla.cli.services.scheduler:run",
+        **{verb: f"{_TASKS}:{verb}" for verb in ("pause", "resume", "trigger", "remove")},
+    },
+)
 def schedule() -> None:
-    """Deliver, show and cancel delayed messages.
+    """Deliver, show and cancel delayed messages; pause, resume, trigger and remove recurring tasks.
 
     \b
     Examples:
@@ -37,17 +48,18 @@ def schedule() -> None:
       ottla schedule list
       ottla schedule show invoice-17
       ottla schedule cancel invoice-17 --dry-run
+      ottla schedule pause billing/daily-report
     """
 
 
 @schedule.command("list")
-@_name
+@name_option
 @reaches_a_cluster
 @click.option("--first", type=click.IntRange(1), default=20, show_default=True, help="Number of messages to show.")
 @click.option("--topic", shell_complete=complete_topics, help="Only messages for this topic.")
 @prints
 def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: str | None) -> None:
-    """List waiting messages, the next one first. Reads the whole schedule.
+    """List waiting messages and recurring tasks, the next one first. Reads the whole schedule.
 
     \b
     Examples:
@@ -55,31 +67,39 @@ def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: st
       ottla schedule list --topic orders --first 5 --format json
     """
     waiting = [message for message in _waiting(kafka, name) if topic is None or message.topic == topic]
-    say(f"{schedule_topic(name)}: {len(waiting):,} messages wait")
-    out.items("schedule.list/1", _COLUMNS, [_item(message) for message in waiting[:first]], empty="nothing waits")
+    tasks = [state for state in _tasks(kafka, name) if topic is None or state.definition.topic == topic]
+    recurring = f", {len(tasks):,} recurring tasks" if tasks else ""
+    say(f"{schedule_topic(name)}: {len(waiting):,} messages wait{recurring}")
+    found: list[tuple[int | None, dict[str, Any]]]
+    found = [(message.due_ms, _item(message)) for message in waiting[:first]]
+    found += [(_next_ms(state), _task_item(state)) for state in tasks]
+    found.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1]["id"]))
+    out.items("schedule.list/1", _COLUMNS, [item for _, item in found[:first]], empty="nothing waits")
 
 
 @schedule.command("show")
 @click.argument("schedule_id", metavar="ID")
-@_name
+@name_option
 @reaches_a_cluster
 @prints
 def show(schedule_id: str, kafka: Settings, out: Output, name: str) -> None:
-    """Show the messages that wait with this ID.
+    """Show the messages that wait with this ID, or the recurring task.
 
     \b
-    Example:
+    Examples:
       ottla schedule show invoice-17
+      ottla schedule show billing/daily-report
     """
-    found = [message for message in _waiting(kafka, name) if message.id == schedule_id]
+    found = [_item(message) for message in _waiting(kafka, name) if message.id == schedule_id]
+    found += [_task_item(state) for state in _tasks(kafka, name) if state.definition.id == schedule_id]
     if not found:
         raise InputError(f"{schedule_topic(name)}: no message waits with the id {schedule_id!r}")
-    out.items("schedule.show/1", _COLUMNS, [_item(message) for message in found], empty="nothing waits")
+    out.items("schedule.show/1", _COLUMNS, found, empty="nothing waits")
 
 
 @schedule.command("cancel")
 @click.argument("schedule_id", metavar="ID")
-@_name
+@name_option
 @reaches_a_cluster
 @prints
 @changes
@@ -115,6 +135,32 @@ def _waiting(kafka: Settings, name: str) -> list[ScheduledMessage]:
         return waiting_in(reader.stream_to_end())
 
 
+def _tasks(kafka: Settings, name: str) -> list[State]:
+    from ottla.cli.services.schedule_tasks import tasks_of
+
+    return list(tasks_of(kafka, name).values())
+
+
+def _next_ms(state: State) -> int | None:
+    return None if state.is_paused else state.next_ms
+
+
+def _task_item(state: State) -> dict[str, Any]:
+    next_ms, definition = _next_ms(state), state.definition
+    return {
+        "due": None if next_ms is None else _time(next_ms),
+        "id": definition.id,
+        "topic": definition.topic,
+        "key": definition.id,
+        "bytes": 0,
+        "moved": 0,
+        "recurs": definition.times + (" (paused)" if state.is_paused else ""),
+        "is_paused": state.is_paused,
+        "version": ".".join(map(str, definition.version)),
+        "last": None if state.last_ms is None else _time(state.last_ms),
+    }
+
+
 def _item(message: ScheduledMessage) -> dict[str, Any]:
     return {
         "due": _time(message.due_ms),
@@ -123,6 +169,7 @@ def _item(message: ScheduledMessage) -> dict[str, Any]:
         "key": None if message.key is None else message.key.decode("utf-8", "backslashreplace"),
         "bytes": len(message.value or b""),
         "moved": message.rolls,
+        "recurs": None,
     }
 
 

@@ -165,6 +165,20 @@ class OwnedTasks:
         """Id → why its runs are not dispatched."""
         return {id: task.problem for id, task in self.tasks.items() if task.problem is not None}
 
+    def states(self) -> dict[str, State]:
+        """Return the tasks by id, with the requests that no owner has applied yet."""
+        found: dict[str, State] = {}
+        for id, task in self.tasks.items():
+            state = task.state
+            for request in task.requests:
+                try:
+                    state = self._changed(state, request)
+                except InvalidTimes:
+                    break  # no scheduler with these time zones applies it
+            if state is not None:
+                found[id] = state
+        return found
+
     def take_in(self, record: Record[Any]) -> None:
         """Apply the next record of the log."""
         found = parse_task_record(record)
