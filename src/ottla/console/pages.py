@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.console import (
+    change_plans,
     cluster_pages,
     doctor_pages,
     embedded_pages,
@@ -22,6 +23,7 @@ from ottla.console.guard import Rules
 from ottla.console.query import Query
 from ottla.console.server import app_of
 from ottla.console.state import ConsoleState
+from ottla.console.topic_changes_shown import TOPIC_PLANNERS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -53,7 +55,12 @@ READS: dict[str, Answer] = {
 }
 """They change nothing, so they are GET."""
 
+PLANNERS = TOPIC_PLANNERS
+"""The changes that `change/plan` shows, by their names in the audit file."""
+
 WRITES: dict[str, Answer] = {
+    "change/plan": partial(change_plans.plan_change, PLANNERS),
+    "change/apply": change_plans.apply_change,
     "group/reset": group_pages.apply_reset,
     "group/restore": group_pages.plan_restore,
     "letters/redrive": letter_pages.redrive,

@@ -1,6 +1,7 @@
 // The cluster, its topics, and one topic with its records.
 
 import { bar, bytes, copy, duration, get, h, number, pager, spark, table, visible } from "./ui.js";
+import { changePart } from "./changes.js";
 import { recordsPart } from "./records.js";
 
 const figure = (title, value, more) => h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value, more ? h("small", null, more) : null));
@@ -81,6 +82,11 @@ export function topicsPage(context) {
   let found = null;
   let typing = null;
   const list = listing("topics", "topic", chosen);
+  const creation = changePart(context, {
+    title: "Create a topic", kind: "topics.create", action: "Create it",
+    fields: [["topic", "Name", "orders"], ["partitions", "Partitions", "the cluster's default"], ["replicas", "Replicas", "the cluster's default"], ["settings", "Settings", "retention.ms=7d\nmax.message.bytes=2MiB", "lines"]],
+    done: (changed) => context.go("/topic", { name: changed.subject, tab: "settings" }),
+  });
   const change = (changes) => { Object.assign(chosen, changes); context.remember(chosen); context.reload(); };
   return {
     title: "Topics",
@@ -93,7 +99,9 @@ export function topicsPage(context) {
         h("div", { class: "tools" },
           h("input", { type: "search", value: chosen.match, placeholder: "Part of a name, orders*, or /regex/", "aria-label": "Filter topics", maxlength: "300",
             oninput: (event) => { const match = event.target.value; clearTimeout(typing); typing = setTimeout(() => change({ match, page: 0 }), 200); } }),
-          h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.internal, onchange: (event) => change({ internal: event.target.checked, page: 0 }) }), "internal"))),
+          h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.internal, onchange: (event) => change({ internal: event.target.checked, page: 0 }) }), "internal"),
+          creation.button())),
+      creation.view(),
       found ? [
         notRead(found.state),
         table({
@@ -145,6 +153,15 @@ export function topicPage(context) {
   let groups = null;
   let allSettings = false;
   const records = recordsPart(context, name, (more) => context.remember({ name, tab, ...more }));
+  const again = () => context.reload();
+  let leaving = false; // a topic that is being deleted is not read again
+  const changes = [
+    changePart(context, { title: "Change settings", kind: "topics.set", given: { topic: name }, action: "Change them", done: again,
+      fields: [["settings", "Set", "retention.ms=7d", "lines"], ["unset", "Remove from the topic", "segment.bytes", "lines"]] }),
+    changePart(context, { title: "Add partitions", kind: "topics.add-partitions", given: { topic: name }, action: "Add them", done: again, fields: [["total", "Partitions in all", "12"]] }),
+    changePart(context, { title: "Delete", kind: "topics.delete", given: { topic: name }, action: "Delete it with all records", danger: true,
+      running: (is) => { leaving = is; }, done: () => context.go("/topics") }),
+  ];
   const open = async (next) => {
     tab = next;
     context.remember({ name, tab });
@@ -157,13 +174,15 @@ export function topicPage(context) {
     state: () => found && found.state,
     stop: () => records.stop(),
     load: async (signal) => {
+      if (leaving) return;
       found = await get("topic", { name, page }, signal);
       if (tab === "groups") groups = await get("topic/groups", { name }, signal);
       if (tab === "records") await records.begin();
     },
     view: () => [
       crumbs(context, context.link("/topics", {}, "Topics"), " › "),
-      h("div", { class: "head" }, h("h1", { class: "name" }, name), h("div", { class: "tools" }, copy(name, "Copy name"))),
+      h("div", { class: "head" }, h("h1", { class: "name" }, name), h("div", { class: "tools" }, changes.map((each) => each.button()), copy(name, "Copy name"))),
+      changes.map((each) => each.view()),
       found ? [
         h("dl", { class: "figures" },
           figure("Partitions", number(found.topic.partitions), `× ${number(found.topic.replicas)} replicas`),

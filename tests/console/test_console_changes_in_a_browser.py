@@ -1,0 +1,104 @@
+"""Topics are created, changed and deleted in a real Chromium, on a cluster with 2,000 topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_browser import PATIENCE_MS, Opened, expect, shows
+from console_kit import Running, running_console
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla.admin import Admin, TopicSpec
+from ottla.cli.shared.cluster_options import cluster_settings
+from ottla.console.state import ConsoleOptions
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+TOPICS = 2_000
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running, Admin(running.bootstrap_servers, timeout_s=120) as admin:
+        names = [f"orders-{number:04}" for number in range(TOPICS)]
+        for first in range(0, TOPICS, 200):
+            admin.create_topics(dict.fromkeys(names[first : first + 200], TopicSpec(partitions=1)))
+        yield running
+
+
+@pytest.fixture
+def on_large(large: EmbeddedCluster, tmp_path: Path) -> Iterator[Running]:
+    settings = cluster_settings(large.bootstrap_servers, {}, environ={})
+    with running_console(settings, ConsoleOptions(may_write=True, folder=tmp_path, every_s=1.0)) as running:
+        yield running
+
+
+@pytest.mark.complete
+def test_a_topic_of_two_thousand_is_made_changed_and_deleted(
+    on_large: Running, large: EmbeddedCluster, opened: Opened, tmp_path: Path
+) -> None:
+    with opened(on_large, "/topics") as page, Admin(large.bootstrap_servers) as admin:
+        shows(page, f"of {TOPICS:,}")
+        page.get_by_role("button", name="Create a topic …").click()
+        page.get_by_label("Name").fill("invoices")
+        page.get_by_label("Partitions").fill("3")
+        page.get_by_label("Settings").fill("retention.ms=7d\nmax.message.bytes=2MiB")
+        page.get_by_role("button", name="Show what would change").click()
+        expect(page.get_by_role("region", name="What would change")).to_contain_text("604800000", timeout=PATIENCE_MS)
+        assert "invoices" not in {each.name for each in admin.list_topics()}
+        page.get_by_role("button", name="Create it").click()
+        expect(page.locator("h1")).to_have_text("invoices", timeout=PATIENCE_MS)
+        shows(page, "max.message.bytes")
+
+        page.get_by_role("button", name="Change settings …").click()
+        page.get_by_label("Set", exact=True).fill("retention.ms=1h")
+        page.get_by_label("Remove from the topic").fill("max.message.bytes")
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_role("button", name="Change them").click()
+        expect(page.get_by_role("region", name="Settings", exact=True)).to_contain_text("3600000", timeout=PATIENCE_MS)
+        expect(page.get_by_role("region", name="Settings", exact=True)).not_to_contain_text("max.message.bytes")
+
+        page.get_by_role("button", name="Add partitions …").click()
+        page.get_by_label("Partitions in all").fill("4")
+        page.get_by_role("button", name="Show what would change").click()
+        shows(page, "Records of a key may go to another partition")
+        page.get_by_role("button", name="Add them").click()
+        expect(page.get_by_role("button", name="Add them")).to_have_count(0, timeout=PATIENCE_MS)
+
+        page.get_by_role("button", name="Delete …").click()
+        delete = page.get_by_role("button", name="Delete it with all records")
+        expect(delete).to_be_disabled(timeout=PATIENCE_MS)
+        page.get_by_label("Type invoices to agree").fill("invoice")
+        expect(delete).to_be_disabled()
+        page.get_by_label("Type invoices to agree").fill("invoices")
+        delete.click()
+        expect(page.locator("h1")).to_have_text("Topics", timeout=PATIENCE_MS)
+        assert "invoices" not in {each.name for each in admin.list_topics()}
+    written = [json.loads(line) for line in (tmp_path / "ottla-console-audit.jsonl").read_text().splitlines()]
+    assert [line["what"] for line in written] == [
+        "topics.create",
+        "topics.set",
+        "topics.add-partitions",
+        "topics.delete",
+    ]
+
+
+@pytest.mark.complete
+def test_the_list_of_two_thousand_topics_is_filtered_at_once(on_large: Running, opened: Opened) -> None:
+    with opened(on_large, "/topics") as page:
+        shows(page, f"of {TOPICS:,}")
+        page.get_by_label("Filter topics").fill("orders-1999")
+        expect(page.locator("tbody tr")).to_have_count(1, timeout=PATIENCE_MS)
+
+
+def test_a_console_that_only_reads_offers_no_change(console: Running, opened: Opened, orders: str) -> None:
+    with opened(console, "/topics") as page:
+        shows(page, orders)
+        assert page.get_by_role("button", name="Create a topic …").count() == 0
+        page.goto(f"{console.url}/topic?name={orders}")
+        shows(page, "Retention")
+        for name in ("Change settings …", "Add partitions …", "Delete …"):
+            assert page.get_by_role("button", name=name).count() == 0
