@@ -107,6 +107,23 @@ def test_a_query_reads_budget_by_budget_until_what_was_there_at_its_start_is_rea
     assert ends(reader.reportLatestOffset(), topic) == {0: 7, 1: 3}  # beside the batch's end: the lag of each partition
 
 
+def test_the_end_of_the_log_is_asked_for_once_in_a_micro_batch(kafka, make_topic, open_stream, monkeypatch):
+    """Spark asks for the batch's end, and right after it for the log's."""
+    topic = make_topic()
+    kafka.produce(topic, ["a", "b"])
+    reader = open_stream(topic, startingOffsets="earliest")
+    start, asked = reader.initialOffset(), []
+    ask = Cluster.list_offsets
+    monkeypatch.setattr(Cluster, "list_offsets", lambda self, wanted: asked.append(wanted) or ask(self, wanted))
+    for count in (2, 3):
+        asked.clear()
+        start = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert ends(start, topic) == ends(reader.reportLatestOffset(), topic) == {0: count}
+        assert len(asked) == 1
+        kafka.produce(topic, ["c"])
+        assert ends(reader.reportLatestOffset(), topic) == {0: count + 1}  # asked alone, it is the end of now
+
+
 def test_a_budget_of_bytes_follows_the_size_of_the_records_that_come_next(kafka, make_topic, open_stream):
     topic = make_topic(partitions=2)
     for value in [b"x" * 1_000] * 40 + [b"x" * 20_000] * 4:  # each a batch of its own

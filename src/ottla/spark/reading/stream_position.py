@@ -41,6 +41,7 @@ class StreamPosition:
         self._cluster = cluster
         self._options = options
         self._frozen_end: Offsets | None = None
+        self._end_of_batch: Offsets | None = None
         self._last_batch_at: float | None = None
         self._published: Offsets = {}
         self._turn = 0
@@ -69,7 +70,8 @@ class StreamPosition:
         self._publish(starts)
         if self._is_paused():
             return start
-        ends = dict(self._frozen_end) if self._frozen_end is not None else self._end_now()
+        ends = self._end_now() if self._frozen_end is None else dict(self._frozen_end)
+        self._end_of_batch = dict(ends) if self._frozen_end is None else None
         ids = self._topic_ids(ends)
         recreated = {name for name, topic_id in known_ids.items() if ids.get(name, topic_id) != topic_id}
         self._report_recreated(recreated, starts, ends)
@@ -107,8 +109,9 @@ class StreamPosition:
 
     def log_end(self) -> dict[str, Any]:
         """Return the end of every partition now: beside the batch's end offsets in the progress it makes the lag
-        visible."""
-        return to_json_dict(self._end_now())
+        visible. Spark asks right after `advance`, which has just got the answer."""
+        ends, self._end_of_batch = self._end_of_batch, None
+        return to_json_dict(self._end_now() if ends is None else ends)
 
     def done(self, end: dict[str, Any]) -> None:
         """Record that everything before `end` is in the sink."""
