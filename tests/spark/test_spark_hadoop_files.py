@@ -71,6 +71,26 @@ def test_lag_replay_and_switch_know_what_was_read(pipeline, spark, kafka, lake):
     assert [each.records for each in pipeline.lag() if each.sink == "lake"] == [6]
 
 
+def test_an_exactly_once_sink_keeps_its_topic_and_prefix_beside_the_checkpoint(
+    pipeline, spark, kafka, make_topic, lake
+):
+    out = make_topic("out")
+
+    def declared(topic=out, **options):
+        again = Pipeline("once", bootstrap_servers=kafka.bootstrap_servers, checkpoint=f"{lake}/ck")
+        again.read_topic("orders", pipeline.streams()[0].topics, select=["CAST(value AS STRING) AS value"])
+        again.write_topic("orders", topic, name="once", delivery="exactly-once", **options)
+        return again
+
+    for _ in range(2):
+        run(declared(), spark)
+    path = f"{declared().checkpoint_of('once')}/ottla-sink.json"
+    assert json.loads(files_of(path).read(path)) == {"topic": out, "transactionalIdPrefix": "ottla"}
+    for other in (declared(topic=make_topic("other")), declared(transactionalIdPrefix="other")):
+        with pytest.raises(ConfigError, match=r"found '.*other.*', wanted '.*', with which this checkpoint"):
+            run(other, spark)
+
+
 def test_a_second_start_on_the_same_checkpoint_is_refused(pipeline, spark, monkeypatch):
     monkeypatch.setattr(module, "lease", lambda *where: lease(*where, lease_s=1))  # a beat in a third of it
     with query_lock(pipeline.checkpoint_of("lake")):

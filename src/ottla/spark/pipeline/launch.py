@@ -19,6 +19,7 @@ from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_locks
 from ottla.spark.checkpoints.files import files_of, is_local
 from ottla.spark.jvm.spark_session import local_cores, session
+from ottla.spark.options import sink_options
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.kept_tasks import tasks_option
 from ottla.spark.pipeline.lake_tables import table_writer
@@ -35,6 +36,7 @@ from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.reading.engine import takes_jvm
+from ottla.spark.writing.sink_identity import check_identity
 from ottla.telemetry import log_event
 from ottla.wire_client import Cluster
 
@@ -180,10 +182,10 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
     else:
         assert isinstance(sink, TopicSink | BatchDeadLetters)
         own = {} if isinstance(sink, BatchDeadLetters) else sink.options
-        for name, value in {**_client_options(pipeline), **own}.items():
-            writer = writer.option(name, str(value))
-        writer = writer.format("ottla").option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
-        writer = writer.option("topic", pipeline.in_version(sink.topic))
+        options = {name: str(value) for name, value in {**_client_options(pipeline), **own}.items()}
+        options |= {"kafka.bootstrap.servers": pipeline.bootstrap_servers, "topic": pipeline.in_version(sink.topic)}
+        check_identity(sink_options(options | {"checkpointLocation": pipeline.checkpoint_of(sink.name)}))
+        writer = writer.format("ottla").options(**options)
     return writer
 
 

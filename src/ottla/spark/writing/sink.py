@@ -26,6 +26,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 from ottla.columnar import TopicWriter
 from ottla.columnar.writing.writer import GIVEN_BY_THE_LOG
 from ottla.errors import ConfigError
+from ottla.spark.checkpoints.files import is_local
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.writing.exactly_once import abort_batch, commit_batch
@@ -60,8 +61,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
     """Return the writer of `df.writeStream`."""
     checked = _checked(options, schema)
-    if checked.is_exactly_once:
-        check_identity(checked)
+    if checked.checkpoint is not None and is_local(checked.checkpoint):
+        check_identity(checked)  # this process has no session: a store may be out of its reach
     return _StreamWriter(checked)
 
 

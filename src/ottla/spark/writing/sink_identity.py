@@ -7,13 +7,12 @@ the first start keeps both in a small file, and a start that differs is refused.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Final
 
 from ottla.errors import ConfigError
 from ottla.foreign_json import read_json
-from ottla.spark.checkpoints.files import is_local, local_path
+from ottla.spark.checkpoints.files import files_of
 from ottla.spark.options import SinkOptions
 
 FILE_NAME: Final = "ottla-sink.json"
@@ -22,21 +21,19 @@ FILE_NAME: Final = "ottla-sink.json"
 def check_identity(options: SinkOptions) -> None:
     """Keep topic and prefix, or compare them with those that were kept. Raises ConfigError when one differs.
 
-    Does nothing without a checkpoint location on a local file system.
+    Does nothing for an at-least-once sink, or without a checkpoint location.
     """
-    location = options.checkpoint
-    if location is None or not is_local(location):
+    if options.checkpoint is None or not options.is_exactly_once:
         return
-    path = local_path(location) / FILE_NAME
+    path = f"{options.checkpoint}/{FILE_NAME}"
+    files = files_of(path)
     wanted = {"topic": options.topic, "transactionalIdPrefix": options.transactional_id_prefix}
-    try:
-        kept = read_json(path.read_text())
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(wanted))
-        scratch.replace(path)
+    content = files.read(path)
+    if content is None:
+        files.write(path, json.dumps(wanted).encode())
         return
+    try:
+        kept = read_json(content)
     except ValueError as error:
         raise ConfigError(f"{path}: found no JSON ({error}), wanted topic and transactionalIdPrefix") from None
     for name, value in wanted.items():
