@@ -19,6 +19,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 import ottla.columnar
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.time import VirtualClock
+from ottla.admin import Admin
 from ottla.columnar import Cluster, Outcome, add_marker, begin_transaction, end_transaction, wire_settings
 from ottla.errors import ConfigError, FencedError, InputError
 from ottla.records import TopicPartition
@@ -216,7 +217,7 @@ def decided_and_died(batch, number, attempts, *, ends):
     query, place = f"{batch.options.transactional_id_prefix}-q", TopicPartition(batch.options.topic, 0)
     decider = Decider.take_over(batch.cluster, query=query, place=place, timeout_ms=60_000)
     exactly_once._look_again(batch.options, batch.cluster, decider, messages, number)
-    decider.decide(batch.cluster, number, {task: message.attempt for task, message in enumerate(messages)})
+    decider.decide(batch.cluster, number, {task: message.attempt for task, message in enumerate(messages)}, tasks=TASKS)
     still_open = [message for message in messages if message.transaction is not None]
     for message in still_open:
         _mark(batch, message, number, messages)
@@ -253,9 +254,28 @@ def test_a_decision_on_ten_thousand_tasks_fits_into_the_metadata_of_an_offset(ka
         place = TopicPartition(batch.options.topic, 0)
         return Decider.take_over(batch.cluster, query="many", place=place, timeout_ms=60_000)
 
-    take_over().decide(batch.cluster, 4, attempts)
+    take_over().decide(batch.cluster, 4, attempts, tasks=10_001)
     found = take_over()
-    assert (found.number, found.attempts) == (5, attempts)
+    assert (found.number, found.attempts, found.tasks) == (5, attempts, 10_001)
+
+
+def groups_of(kafka, batch):
+    prefix = f"{batch.options.transactional_id_prefix}-q"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        names = [group.group_id for group in admin.list_groups()]
+    return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+
+
+def test_groups_of_tasks_and_attempts_that_are_no_more_are_deleted(kafka, batch):
+    commit_batch(batch.options, batch.cluster, batch.prepare(0, attempts=(0, 2, 1)), 0)
+    assert groups_of(kafka, batch) == {"", "-0", "-1-2", "-2-1"}
+    commit_batch(batch.options, batch.cluster, batch.prepare(1, attempts=(1, 0, 0)), 1)
+    assert groups_of(kafka, batch) == {"", "-0", "-0-1", "-1", "-2"}
+    commit_batch(batch.options, batch.cluster, all_rows_of(batch, 2, 2), 2)
+    assert groups_of(kafka, batch) == {"", "-0", "-1"}
+    batch.run(3)
+    assert groups_of(kafka, batch) == {"", "-0", "-1", "-2"}
+    assert committed(kafka, batch) == expected(0, 1, 2, 3)
 
 
 @pytest.mark.parametrize("metadata", ["no base 85", "0{}", b85encode(zlib.compress(b"0 x")).decode(), _bomb()])

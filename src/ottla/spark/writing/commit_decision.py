@@ -34,10 +34,13 @@ from ottla.wire_client import (
     end_transaction,
     read_marker,
 )
+from ottla.wire_client.group.group_offsets import delete_group
 from ottla.wire_client.producing.open_transactions import list_open_transactions
 
 log = logging.getLogger(__name__)
 
+_NONE: Final = "-"
+"""Stands for a task of which nothing is committed."""
 _MOST_TEXT: Final = 1 << 20
 """The longest list of attempts that is read: of more than 100,000 tasks."""
 
@@ -58,19 +61,25 @@ class Decider:
     """The decided batch plus one; 0 before the first."""
     attempts: Mapping[int, int]
     """The attempts that were to be committed, by their tasks."""
+    tasks: int
+    """The number of tasks, those without rows included."""
 
     @classmethod
     def take_over(cls, cluster: Cluster, *, query: str, place: TopicPartition, timeout_ms: int) -> Decider:
         """Fence every other driver of the query that has not decided yet, and read the last decision."""
         transaction = begin_transaction(cluster, query, timeout_ms=timeout_ms)
         number, metadata = read_marker(cluster, group=query, place=place) or (0, "")
-        return cls(query=query, place=place, transaction=transaction, number=number, attempts=_parse(metadata, query))
+        words = _parse(metadata, query)
+        attempts = {task: int(attempt) for task, attempt in enumerate(words) if attempt != _NONE}
+        return cls(
+            query=query, place=place, transaction=transaction, number=number, attempts=attempts, tasks=len(words)
+        )
 
     def decided(self, batch: int) -> Mapping[int, int]:
         """Return the attempts, by their tasks, that were to be committed of this batch."""
         return self.attempts if self.number == batch + 1 else {}
 
-    def decide(self, cluster: Cluster, batch: int, attempts: Mapping[int, int]) -> None:
+    def decide(self, cluster: Cluster, batch: int, attempts: Mapping[int, int], *, tasks: int) -> None:
         """Write the decision. Raises FencedError when another driver has taken over."""
         add_marker(
             cluster,
@@ -78,7 +87,7 @@ class Decider:
             group=self.query,
             place=self.place,
             number=batch + 1,
-            metadata=_metadata(attempts),
+            metadata=_metadata(attempts, tasks),
         )
         end_transaction(cluster, self.transaction, Outcome.COMMIT)
 
@@ -93,21 +102,38 @@ def abort_lost_attempts(cluster: Cluster, query: str, *, timeout_ms: int) -> Non
         log.debug("open transactions of lost attempts of %s were not aborted: %s", query, error)
 
 
-def _metadata(attempts: Mapping[int, int]) -> str:
+def delete_former_groups(cluster: Cluster, before: Decider, attempts: Mapping[int, int], *, tasks: int) -> None:
+    """Delete the groups of markers that the batch before had, and this one, which is committed, has not: those of
+    later attempts, and of tasks where there are fewer now. Never fails: a group that stays expires
+    (`offsets.retention.minutes`)."""
+    kept = {attempt_id(f"{before.query}-{task}", attempt) for task, attempt in attempts.items()}
+    kept |= {f"{before.query}-{task}" for task in range(tasks)}
+    former = {attempt_id(f"{before.query}-{task}", attempt) for task, attempt in before.attempts.items()}
+    former |= {f"{before.query}-{task}" for task in range(before.tasks)}
+    try:
+        for name in sorted(former - kept):
+            delete_group(cluster, name)
+    except OttlaError as error:
+        log.debug("former groups of %s were not deleted: %s", before.query, error)
+
+
+def _metadata(attempts: Mapping[int, int], tasks: int) -> str:
     """Return the attempts as text, compressed: a broker takes 4 KB (offset.metadata.max.bytes)."""
-    text = " ".join(str(attempts.get(task, "-")) for task in range(max(attempts, default=-1) + 1))
+    text = " ".join(str(attempts.get(task, _NONE)) for task in range(tasks))
     return b85encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def _parse(metadata: str, query: str) -> dict[int, int]:
+def _parse(metadata: str, query: str) -> list[str]:
     if not metadata:
-        return {}
+        return []
     try:
         unpacking = zlib.decompressobj()
-        text = unpacking.decompress(b85decode(metadata), _MOST_TEXT).decode()
+        words = unpacking.decompress(b85decode(metadata), _MOST_TEXT).decode().split()
         if unpacking.unconsumed_tail:
             raise ValueError(f"more than {_MOST_TEXT} bytes")
-        return {task: int(attempt) for task, attempt in enumerate(text.split()) if attempt != "-"}
+        if not all(word.isdecimal() or word == _NONE for word in words):
+            raise ValueError("a word that is no number")
+        return words
     except (ValueError, binascii.Error, zlib.error) as error:
         raise InputError(
             f"group {query}: found an offset whose metadata is no list of attempts ({error}): it was committed by"

@@ -35,7 +35,12 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import SinkOptions
-from ottla.spark.writing.commit_decision import Decider, abort_lost_attempts, attempt_id
+from ottla.spark.writing.commit_decision import (
+    Decider,
+    abort_lost_attempts,
+    attempt_id,
+    delete_former_groups,
+)
 from ottla.spark.writing.prepare import Marker, Prepared, ReplayDiffers, marker_place, older_checkpoint
 from ottla.wire_client import (
     Cluster,
@@ -110,14 +115,18 @@ def commit_batch(
     def commit(cluster: Cluster, task: Prepared, transaction: OpenTransaction) -> None:
         end_transaction(cluster, transaction, Outcome.COMMIT)
 
+    attempts: dict[int, int] = {}
     if batch is not None and decider is not None:
         named = [task for task, _ in still_open] + [task for task in tasks if task.committed is not None]
-        decider.decide(cluster, batch, {_number(task): task.attempt for task in named})
+        attempts = {_number(task): task.attempt for task in named}
+        decider.decide(cluster, batch, attempts, tasks=len(messages))
         _side_by_side(cluster, mark, still_open)
     for task, transaction in still_open[:1]:
         commit(cluster, task, transaction)
     _side_by_side(cluster, commit, still_open[1:])
     abort_lost_attempts(cluster, query, timeout_ms=options.transaction_timeout_ms)
+    if decider is not None and decider.number == batch:
+        delete_former_groups(cluster, decider, attempts, tasks=len(messages))
 
 
 def abort_batch(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) -> None:

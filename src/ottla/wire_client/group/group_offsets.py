@@ -107,6 +107,21 @@ def _leave(cluster: Cluster, group: str, member_id: str) -> None:
     with_coordinator(cluster, Coordinates.GROUP, group, attempt)
 
 
+def delete_group(cluster: Cluster, group: str) -> None:
+    """Delete a group without members, with all that it committed; nothing where there is none."""
+
+    def attempt(connection: Connection) -> str | None:
+        (result,) = connection.call(ApiKey.DELETE_GROUPS, {"groups_names": [group]}).results
+        code = ErrorCode.of(result.error_code)
+        if code in MOVED:
+            return code.name
+        if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            raise refused(f"group {group}", code)
+        return None
+
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+
+
 def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the committed offsets of the group; partitions without one are left out."""
     return {p: offset for p, (offset, _) in committed_offsets(cluster, group, partitions).items()}
