@@ -102,3 +102,21 @@ def test_a_console_that_only_reads_offers_no_change(console: Running, opened: Op
         shows(page, "Retention")
         for name in ("Change settings …", "Add partitions …", "Delete …"):
             assert page.get_by_role("button", name=name).count() == 0
+
+
+def test_a_search_is_saved_as_a_file(console: Running, opened: Opened, orders: str, tmp_path: Path) -> None:
+    with opened(console, f"/topic?name={orders}") as page:
+        page.get_by_label("From").fill("earliest")
+        page.get_by_label("Where", exact=True).fill("value.total > 440")
+        page.get_by_role("button", name="Search", exact=True).click()
+        for form, name in (("JSON", f"{orders}.jsonl"), ("CSV", f"{orders}.csv")):
+            with page.expect_download() as saved:
+                page.get_by_role("button", name=f"Save as {form}").click()
+            assert saved.value.suggested_filename == name
+            saved.value.save_as(tmp_path / name)
+    lines = [json.loads(line) for line in (tmp_path / f"{orders}.jsonl").read_text().splitlines()]
+    assert {
+        line["value"]["total"] if isinstance(line["value"], dict) else json.loads(line["value"])["total"]
+        for line in lines
+    } == {number * 1.5 for number in range(294, 300)}
+    assert len((tmp_path / f"{orders}.csv").read_text().splitlines()) == 7

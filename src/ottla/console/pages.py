@@ -38,6 +38,7 @@ READS: dict[str, Answer] = {
     "topic": cluster_pages.topic,
     "topic/groups": cluster_pages.topic_groups,
     "records": record_pages.records,
+    "records/export": record_pages.export,
     "record": record_pages.record,
     "groups": group_pages.groups,
     "group": group_pages.group,

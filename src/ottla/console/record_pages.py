@@ -18,6 +18,7 @@ import msgspec
 from ottla.browse.dead_letter_reader import record_at
 from ottla.browse.decoding import FORMATS, Decoder, SchemaSource, decoder_of
 from ottla.browse.reading import read_blocks, size_of
+from ottla.browse.record_export import csv_text, json_lines
 from ottla.browse.record_json import lines_of
 from ottla.browse.selecting import Selection
 from ottla.browse.spans import parse_partitions, parse_place, resolved
@@ -36,6 +37,8 @@ from ottla_wire.records import Row
 MOST_RECORDS: Final = 500
 MOST_SCANNED: Final = 500_000
 MOST_BYTES: Final = 128 * 1024 * 1024
+MOST_EXPORTED: Final = 10_000
+MOST_EXPORT_BYTES: Final = 32 * 1024 * 1024
 MOST_SECONDS: Final = 8.0
 LONGEST_SHOWN: Final = 4_000
 """Characters of a key or value in a list."""
@@ -90,11 +93,31 @@ class Reading:
 
 def records(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Return a search."""
+    limit = query.number("limit", 50, least=1, most=MOST_RECORDS) or 50
+    return _searched(console, query, limit=limit, longest=LONGEST_SHOWN, most_bytes=MOST_BYTES)
+
+
+def export(console: ConsoleState, query: Query) -> dict[str, Any]:
+    """Return a search as the content of a file. Masks hide there what they hide on the page."""
+    form = query.one_of("format", ("json", "csv"), "json")
+    limit = query.number("limit", 500, least=1, most=MOST_EXPORTED) or 500
+    found = _searched(console, query, limit=limit, longest=LONGEST_WHOLE, most_bytes=MOST_EXPORT_BYTES)
+    content = csv_text(found["records"]) if form == "csv" else json_lines(found["records"])
+    return {
+        "schema": "ottla.console.export/1",
+        "name": f"{found['topic']}.{'csv' if form == 'csv' else 'jsonl'}",
+        "type": "text/csv" if form == "csv" else "application/jsonl",
+        "content": content,
+        "count": len(found["records"]),
+        "ended_by": found["ended_by"],
+    }
+
+
+def _searched(console: ConsoleState, query: Query, *, limit: int, longest: int, most_bytes: int) -> dict[str, Any]:
     topic = query.needed("topic")
     start = query.text("from", "-20") or "-20"
     until = query.text("until", "latest") or "latest"
     only = query.text("partitions")
-    limit = query.number("limit", 50, least=1, most=MOST_RECORDS) or 50
     isolation = Isolation.READ_UNCOMMITTED if query.flag("uncommitted") else Isolation.READ_COMMITTED
     reading = reading_of(console, query, topic)
     query.done()
@@ -107,7 +130,15 @@ def records(console: ConsoleState, query: Query) -> dict[str, Any]:
     with console.cluster(isolation=isolation, **SMALL_FETCHES) as cluster:
         spans = resolved(cluster, topic, start=begin, until=end, only=chosen, say=said.append)
         keeps_newest = begin.last is not None
-        search = _Search(reading, spans, limit=limit, until=began + MOST_SECONDS, keeps_newest=keeps_newest)
+        search = _Search(
+            reading,
+            spans,
+            limit=limit,
+            longest=longest,
+            most_bytes=most_bytes,
+            until=began + MOST_SECONDS,
+            keeps_newest=keeps_newest,
+        )
         search.run(cluster)
     found = search.found
     return {
@@ -137,10 +168,13 @@ class _Search:
         spans: dict[TopicPartition, tuple[int, int]],
         *,
         limit: int,
+        longest: int,
+        most_bytes: int,
         until: float,
         keeps_newest: bool,
     ) -> None:
         self._reading, self._limit, self._until = reading, limit, until
+        self._longest, self._most_bytes = longest, most_bytes
         self._spans, self._keeps_newest = spans, keeps_newest
         self._bytes = 0
         self.left = {place: first for place, (first, _) in spans.items()}
@@ -168,8 +202,8 @@ class _Search:
         chosen, sizes = self._reading.wanted(block)
         room = len(chosen.rows) if self._keeps_newest else self._limit - len(self.found)
         rows = chosen.rows[:room]
-        self.found += self._reading.items(chosen._replace(rows=rows), sizes, longest=LONGEST_SHOWN)
-        if self._keeps_newest and len(self.found) > 2 * MOST_RECORDS:
+        self.found += self._reading.items(chosen._replace(rows=rows), sizes, longest=self._longest)
+        if self._keeps_newest and len(self.found) > 2 * max(MOST_RECORDS, self._limit):
             self._drop_older()
         last = rows[-1][0] if rows and not self._keeps_newest and len(chosen.rows) >= room else block.rows[-1][0]
         self.scanned += sum(1 for row in block.rows if row[0] <= last)
@@ -181,7 +215,7 @@ class _Search:
             self.ended_by = "limit"
         elif self.scanned >= MOST_SCANNED:
             self.ended_by = "scanned"
-        elif self._bytes >= MOST_BYTES:
+        elif self._bytes >= self._most_bytes:
             self.ended_by = "bytes"
         elif time.monotonic() >= self._until:
             self.ended_by = "seconds"

@@ -1,6 +1,6 @@
 // Records of a topic: a search within bounds, one record whole, and the topic followed.
 
-import { address, bytes, copy, get, h, number, post, Problem, quoted, say, visible } from "./ui.js";
+import { address, bytes, copy, download, get, h, number, post, Problem, quoted, say, visible } from "./ui.js";
 
 const MOST_ROWS = 500; // of a tail: older ones go
 const DECODINGS = ["auto", "json", "avro", "protobuf", "text", "hex"];
@@ -114,6 +114,23 @@ export function recordsPart(context, topic, remember) {
     context.draw();
   }
 
+  // The same search once more, whole, as a file.
+  async function save(format) {
+    busy = true;
+    problem = null;
+    context.draw();
+    try {
+      const file = await get("records/export", { ...asked(), limit: Math.min(10000, Math.max(rows.length, Number(chosen.limit))), format });
+      download(file.name, file.type, file.content);
+      say(`${number(file.count)} records in ${file.name}.`);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      problem = error;
+    }
+    busy = false;
+    context.draw();
+  }
+
   const field = (name, title, props) => h("label", { class: props.wide ? "wide" : "" }, title,
     h("input", { type: "text", value: chosen[name], placeholder: props.placeholder || "", maxlength: "4000", spellcheck: "false", autocapitalize: "off", autocomplete: "off",
       oninput: (event) => { chosen[name] = event.target.value; } }));
@@ -159,6 +176,7 @@ export function recordsPart(context, topic, remember) {
       found && !isFollowing ? h("p", { class: "quiet", role: "status" },
         `${number(rows.length)} shown · scanned ${number(found.scanned)} of ${number(found.total)} · ${found.seconds.toFixed(1)} s · ${ENDED[found.ended_by]}`,
         found.next ? [" · ", h("button", { type: "button", class: "small", disabled: busy, onclick: () => search(found.next) }, "More")] : null,
+        rows.length ? [" · ", ["json", "csv"].map((format) => h("button", { type: "button", class: "small", key: format, disabled: busy, onclick: () => save(format) }, `Save as ${format.toUpperCase()}`))] : null,
         [...found.said, ...found.failures].map((each) => h("span", { class: "said" }, ` · ${each}`))) : null,
       rows.length ? h("ol", { class: "records", "aria-label": "Records", onmouseleave: () => { if (waiting.length) { showWaiting(); context.draw(); } } }, rows.map(row)) : (found || isFollowing) && !busy ? h("p", { class: "quiet" }, isFollowing ? "Waiting for records …" : "No records.") : null,
     ];

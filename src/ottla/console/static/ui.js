@@ -223,6 +223,16 @@ export function copy(text, label = "Copy") {
   } }, label);
 }
 
+// Hands a text to the browser as a file. It comes from this page: no request is made for it.
+export function download(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
 // A note over the bottom of the page. It covers what stands there, so it goes as soon as it is read: a word is read at once,
 // and whoever scrolls, types or clicks has seen it.
 let fading;
