@@ -36,6 +36,7 @@ class Worker:
         self._link = link
         self._app: App | None = None
         self._health: MeasuredHealth | None = None
+        self._is_stop_asked = False
         threading.Thread(target=self._obey, name="ottla-worker-orders", daemon=True).start()
 
     @classmethod
@@ -48,6 +49,8 @@ class Worker:
         several processes."""
         check_fits_workers(app)
         self._app = app
+        if self._is_stop_asked:
+            app.stop()
         self._health = MeasuredHealth(app.health)
         hung_after_s = _HUNG_AFTER * app.unready_after_s if hung_after_s is None else hung_after_s
         self._link.send(
@@ -94,6 +97,7 @@ class Worker:
         self._stop()
 
     def _stop(self) -> None:
+        self._is_stop_asked = True  # before it looks for the app, which may come meanwhile
         if self._app is not None:
             self._app.stop()
         else:
