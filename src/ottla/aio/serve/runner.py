@@ -14,7 +14,6 @@ from typing import Any
 from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.group_member import GroupMember
-from ottla.aio.consume.queue_member import AsyncQueueMember
 from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.handler_threads import HandlerThreads
 from ottla.aio.serve.loop_watch import LoopWatch
@@ -46,7 +45,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
     """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
 
     _sink_type = ProducerSink
-    _queue_member = AsyncQueueMember
+    _queue_member = ("ottla.aio.consume.queue_member", "AsyncQueueMember")
     _ensure_topics = staticmethod(ensure_topics)
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 

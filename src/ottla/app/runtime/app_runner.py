@@ -6,6 +6,7 @@ A shell's runner adds what waits: starting and stopping in order, calling hooks,
 from __future__ import annotations
 
 import gc
+import importlib
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +97,8 @@ class AppRunnerBase(ABC, Generic[M]):
     """A running app, but for what its shell does in its own way. The runners subclass it."""
 
     _sink_type: ClassVar[Callable[..., Any]]
-    _queue_member: ClassVar[Callable[..., Any]]
+    _queue_member: ClassVar[tuple[str, str]]
+    """Module and name: only an app with queues needs what leases records."""
     _ensure_topics: ClassVar[Callable[..., Any]]
     _ensure_retry_topics: ClassVar[Callable[..., Any]]
 
@@ -122,8 +124,10 @@ class AppRunnerBase(ABC, Generic[M]):
         }
         """By group."""
         for route in declarations_of(app).queues:
+            module, name = self._queue_member
+            new_member = getattr(importlib.import_module(module), name)
             key = route.group if route.group not in self.members else f"{route.group}/{route.name}"
-            self.members[key] = self._queue_member(
+            self.members[key] = new_member(
                 member_options(app, route.group, [route]),
                 queue=route.queue,
                 execute=self._executors([route]),

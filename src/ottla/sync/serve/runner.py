@@ -30,7 +30,6 @@ from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.consume.group_member import GroupMember
-from ottla.sync.consume.queue_member import ThreadedQueueMember
 from ottla.sync.serve.retry_topics import ensure_retry_topics
 from ottla.wire_client.producing.writable_topics import await_writable
 
@@ -40,7 +39,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
     handlers of records over columns."""
 
     _sink_type = ProducerSink
-    _queue_member = ThreadedQueueMember
+    _queue_member = ("ottla.sync.consume.queue_member", "ThreadedQueueMember")
     _ensure_topics = staticmethod(ensure_topics)
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
