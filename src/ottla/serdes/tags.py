@@ -106,7 +106,7 @@ class TagField(Tag):
     def __init__(self, name: str) -> None:
         self.name = _checked("TagField", name)
         # msgspec passes over every other field without making an object of it.
-        tagged = msgspec.defstruct("Tagged", [("tag", str | int | None, None)], rename={"tag": self.name})
+        tagged = msgspec.defstruct("Tagged", [("tag", str | int | None, None)], rename={"tag": self.name}, gc=False)
         self._read: Callable[[bytes], Any] = msgspec.json.Decoder(tagged).decode
 
     def tag_of(self, record: Record[Any]) -> str | Malformed | None:

@@ -77,11 +77,10 @@ class EventInvoker(Invoker):
                 continue
             handler = by_tag.get(tag, default)  # type: ignore[arg-type]
             chosen[id(record)] = handler.call
-            group = groups.get(handler)
-            if group is None:
+            try:
+                groups[handler].append(record)
+            except KeyError:
                 groups[handler] = [record]
-            else:
-                group.append(record)
         run.chosen = chosen
         return groups, has_malformed  # type: ignore[return-value]
 

@@ -126,11 +126,12 @@ class EventHandlers:
         choose = self.chooser(self.handler_of_others(is_async=is_async))
 
         def call(subject: Any, context: Context) -> Any:
-            chosen = context._run.chosen.get(id(subject))  # type: ignore[union-attr]  # there is a run, and it was decoded
-            if chosen is None:  # a copy, of a middleware or out of a retry topic
+            try:
+                chosen = context._run.chosen[id(subject)]  # type: ignore[index,union-attr]  # a run that was decoded
+            except KeyError:  # a copy, of a middleware or out of a retry topic
                 handler = choose(subject)
                 if isinstance(handler, Malformed):
-                    raise SerializationError(handler.error)
+                    raise SerializationError(handler.error) from None
                 chosen = handler.call
             return chosen(subject, context)
 
