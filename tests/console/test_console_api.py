@@ -262,14 +262,20 @@ ASKED: dict[str, dict[str, Any]] = {
     "letter": {"name": "orders.dead-letters", "partition": 0, "offset": 0},
     "letters/redrive": {"name": "orders.dead-letters"},
     "embedded/explain": {"topic": "orders", "partition": 0},
+    "schema": {"subject": "orders-value"},
+    "schema/diff": {"subject": "orders-value", "from": 1, "to": 2},
+    "schema/delete": {"subject": "orders-value"},
+    "schema/level": {"level": "FULL"},
 }
 """What the pages ask for at least."""
 
 
 def test_a_dead_cluster_leaves_every_page_an_answer(tmp_path: Path) -> None:
-    """Nobody listens at the address: each question gets the reason, none hangs, and none is a mistake of ours."""
+    """Nobody listens at the address, nor at that of the registry: each question gets the reason, none hangs, and none
+    is a mistake of ours."""
     kafka = cluster_settings("127.0.0.1:1", {}, environ={})
-    with running_console(kafka, ConsoleOptions(folder=tmp_path)) as running, ThreadPoolExecutor(8) as at_once:
+    choices = ConsoleOptions(folder=tmp_path, registry="http://127.0.0.1:1")
+    with running_console(kafka, choices) as running, ThreadPoolExecutor(8) as at_once:
         names = [*READS, "tail"]
         paths = [
             f"/api/{name}?{urlencode(ASKED.get(name, {'topic': 'x'} if name == 'tail' else {}))}" for name in names

@@ -51,6 +51,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_options_and_variables_are_those_of_the_commands() -> None:
     known = {option for _, command in commands_of("schemas") for each in command.params for option in each.opts}
+    known |= {"--write"}  # of the console
     variables = {each.envvar for _, command in commands_of("schemas") for each in command.params}
     secrets = {f"OTTLA_REGISTRY_{name}" for name in ("PASSWORD", "TOKEN", "KEY_PASSWORD")}
     assert set(re.findall(r"--[a-z][\w-]+", PAGE)) <= known

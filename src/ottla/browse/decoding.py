@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigError, InputError, RegistryUnavailable
+
+if TYPE_CHECKING:
+    from ottla.browse.registry_access import RegistryAccess
 
 FORMATS: Final = ("auto", "json", "avro", "protobuf", "text", "hex")
 
@@ -24,7 +27,7 @@ FORMATS: Final = ("auto", "json", "avro", "protobuf", "text", "hex")
 class SchemaSource:
     """Source of schemas: a registry or a file."""
 
-    registry: str | None = None
+    registry: str | RegistryAccess | None = None
     file: Path | None = None
     message: str | None = None
 
@@ -122,12 +125,12 @@ def decoder_of(form: str, source: SchemaSource, *, option: str = "--as") -> Deco
     raise InputError(f"{option} {form}: found no schema, wanted --registry URL or --schema FILE")
 
 
-def _framed(url: str, form: str | None) -> Callable[[bytes], tuple[str, Any] | None]:
+def _framed(registry: str | RegistryAccess, form: str | None) -> Callable[[bytes], tuple[str, Any] | None]:
+    from ottla.browse.registry_access import opened_registry
     from ottla.serdes.any_schema import RegistryValues
-    from ottla.serdes.registry import SchemaRegistry
     from ottla.serdes.wire_format import HEADER_BYTES, MAGIC
 
-    values = RegistryValues(SchemaRegistry(url))
+    values = RegistryValues(opened_registry(registry))
 
     def decode(data: bytes) -> tuple[str, Any] | None:
         if form is None and (len(data) < HEADER_BYTES or data[0] != MAGIC):

@@ -30,9 +30,10 @@ def encoders_of(form: str, source: SchemaSource, *, subject: str, option: str) -
 def _by_schema(form: str, source: SchemaSource, subject: str, option: str) -> Encode:
     prefix = b""
     if source.registry is not None:
-        from ottla.serdes.registry import SchemaRegistry, UnknownSchema
+        from ottla.browse.registry_access import opened_registry
+        from ottla.serdes.registry import UnknownSchema
 
-        registry = SchemaRegistry(source.registry)
+        registry = opened_registry(source.registry)
         try:
             found = registry.version(subject)
         except UnknownSchema as error:

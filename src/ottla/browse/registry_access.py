@@ -72,6 +72,11 @@ class RegistryAccess:
         return context
 
 
+def opened_registry(registry: str | RegistryAccess) -> RegistryAdmin:
+    """Return a client of a registry: an address alone needs no login."""
+    return (RegistryAccess(url=registry) if isinstance(registry, str) else registry).open()
+
+
 def checked_subject(subject: str) -> str:
     """Return the subject. Raises `InputError` for text that is no name of a subject."""
     problem = text_problem(subject)

@@ -199,12 +199,18 @@ class Restoration:
 def plan_restoration(registry: RegistryAdmin, path: Path) -> Restoration:
     """Return what restoring the undo file would do. Raises `InputError` for a file that is none."""
     from ottla.admin.facts.facts_file import read_bounded
+
+    return planned_restoration(registry, read_bounded(path), str(path))
+
+
+def planned_restoration(registry: RegistryAdmin, content: bytes, source: str) -> Restoration:
+    """Return what restoring the content of an undo file would do. Raises `InputError`, which names the source."""
     from ottla.serdes.registry import UnknownSchema
 
     try:
-        subject, level, versions = _read_undo(read_json(read_bounded(path)))
+        subject, level, versions = _read_undo(read_json(content))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: found no undo file of `ottla schemas delete`: {error}") from None
+        raise InputError(f"{source}: found no undo file of `ottla schemas delete`: {error}") from None
     existing: list[int | None] = []
     for each in versions:
         try:
@@ -239,6 +245,41 @@ def restore(registry: RegistryAdmin, plan: Restoration) -> list[str]:
         else:
             registry.set_compatibility(plan.level, plan.subject)
     return found
+
+
+@fact
+class LevelChange:
+    """The compatibility level of a subject, or of the registry, that is set or removed."""
+
+    subject: str | None
+    old: str | None
+    level: str | None
+    """None removes a subject's own, so that the registry's applies."""
+
+    @property
+    def is_change(self) -> bool:
+        """True if something is to be done."""
+        return self.old != self.level
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The item of `schemas.set-compatibility/1`."""
+        return {"subject": self.subject, "old_level": self.old, "level": self.level}
+
+
+def plan_level(registry: RegistryAdmin, subject: str | None, level: str | None) -> LevelChange:
+    """Return the change of a level. Raises `InputError` for the removal of the registry's."""
+    if subject is None and level is None:
+        raise InputError("LEVEL: found nothing, wanted the level of the registry: it always has one")
+    return LevelChange(subject=subject, old=registry.level(subject), level=level)
+
+
+def set_level(registry: RegistryAdmin, change: LevelChange) -> None:
+    """Set or remove the level."""
+    if change.level is not None:
+        registry.set_compatibility(change.level, change.subject)
+    elif change.subject is not None:
+        registry.unset_level(change.subject)
 
 
 def checked_level(level: str) -> str:

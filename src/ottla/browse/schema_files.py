@@ -25,8 +25,6 @@ _REFERENCE: Final = re.compile(r"(?P<name>[^=]+)=(?P<subject>.+):(?P<version>[0-
 def read_schema(path: Path, *, type: SchemaType | None, references: Sequence[SchemaReference] = ()) -> RegisteredSchema:
     """Return the schema in a file, without id, subject and version. `type` is that of the file's suffix by default:
     `.avsc`, `.json`, `.proto`. Raises `InputError` for a file that cannot be a schema."""
-    from ottla.serdes.registry import RegisteredSchema
-
     kind = type or _BY_SUFFIX.get(path.suffix)
     if kind is None:
         raise InputError(f"{path}: found no --type, wanted one, or a file named .avsc, .json or .proto")
@@ -39,12 +37,24 @@ def read_schema(path: Path, *, type: SchemaType | None, references: Sequence[Sch
         raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted a schema of at most that")
     try:
         text = data.decode("utf-8")
-        if kind != "PROTOBUF":
-            read_json(text)
     except ValueError as error:
         raise InputError(f"{path}: found no {kind} schema: {error}") from None
+    return parse_schema(text, kind, references=references, source=str(path))
+
+
+def parse_schema(
+    text: str, kind: SchemaType, *, references: Sequence[SchemaReference] = (), source: str
+) -> RegisteredSchema:
+    """Return the schema in a text, without id, subject and version. Raises `InputError`, which names the source."""
+    from ottla.serdes.registry import RegisteredSchema
+
     if not text.strip():
-        raise InputError(f"{path}: found an empty file, wanted a {kind} schema")
+        raise InputError(f"{source}: found nothing, wanted a {kind} schema")
+    if kind != "PROTOBUF":
+        try:
+            read_json(text)
+        except ValueError as error:
+            raise InputError(f"{source}: found no {kind} schema: {error}") from None
     return RegisteredSchema(id=0, type=kind, text=text, references=tuple(references))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -49,9 +50,14 @@ def schema_item(registry: RegistryAdmin, schema: RegisteredSchema) -> dict[str, 
     """Return the item of `schemas.show/1`: a schema with the versions that have its id and its references; of a version
     also the compatibility level, and what refers to it."""
     subject, version = schema.subject, schema.version
+    from ottla.serdes.registry import UnknownSchema
+
     is_version = subject is not None and version is not None
     own = registry.level(subject) if is_version else None
-    by = registry.referenced_by(subject, version) if subject is not None and version is not None else []
+    by: list[int] = []
+    if subject is not None and version is not None:
+        with contextlib.suppress(UnknownSchema):  # of a deleted version, a registry may not say it
+            by = registry.referenced_by(subject, version)
     return {
         "subject": subject,
         "version": version,

@@ -18,6 +18,7 @@ from ottla.console import (
     moves_under_way,
     produce_pages,
     record_pages,
+    schema_pages,
 )
 from ottla.console.guard import Rules
 from ottla.console.query import Query
@@ -47,6 +48,11 @@ READS: dict[str, Answer] = {
     "letters": letter_pages.letters,
     "letter": letter_pages.letter,
     "letters/redrive": letter_pages.plan_redrive,
+    "schemas": schema_pages.schemas,
+    "schema": schema_pages.schema,
+    "schema/diff": schema_pages.difference,
+    "schema/delete": schema_pages.plan_deletion,
+    "schema/level": schema_pages.plan_level,
     "doctor": doctor_pages.findings,
     "moves": move_pages.moves,
     "plan": move_pages.plan,
@@ -73,6 +79,9 @@ WRITES: dict[str, Answer] = {
     "jobs/stop": move_pages.stop_job,
     "embedded": embedded_pages.act,
     "produce": produce_pages.produce,
+    "schema/register": schema_pages.plan_registration,
+    "schema/restore": schema_pages.plan_restoration,
+    "schema/apply": schema_pages.apply,
 }
 
 

@@ -16,6 +16,7 @@ from ottla.admin import Admin
 from ottla.admin.facts.cluster_facts import NotRead
 from ottla.admin.facts.facts_file import write_whole
 from ottla.browse.human_amounts import moment
+from ottla.browse.registry_access import RegistryAccess
 from ottla.config import Settings
 from ottla.console.answers import Answers
 from ottla.console.doctor_pages import Looks
@@ -41,7 +42,7 @@ class ConsoleOptions:
 
     may_write: bool = False
     masks: Masks = field(default_factory=Masks)
-    registry: str | None = None
+    registry: str | RegistryAccess | None = None
     schemas: Mapping[str, Path] = field(default_factory=dict)
     """Topic → the Avro schema of its values."""
     control: str | None = None

@@ -14,6 +14,7 @@ from ottla.cli.shared.cluster_options import chosen_cluster, cluster_opener, rea
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.output import say, warn
 from ottla.cli.shared.parameter_types import Seconds
+from ottla.cli.shared.registry_options import given_registry
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ PORT: Final = 8088
 @click.option("--mask", "paths", multiple=True, metavar="PATH", help="Never show this field of records, as"
               " value.card.number, key or headers.authorization; repeatable.")  # fmt: skip
 @click.option("--no-values", is_flag=True, help="Never show values of records, only their sizes.")
-@click.option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="The schema registry that decodes records.")
+@click.option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="The schema registry: it decodes records, and"
+              " has a page. Its login is in the environment, as for `ottla schemas`.")  # fmt: skip
 @click.option("--schema", "schemas", multiple=True, metavar="TOPIC=FILE", help="Decode values of this topic by an Avro"
               " schema (.avsc), where no registry has it; repeatable.")  # fmt: skip
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
@@ -114,7 +116,7 @@ def console(
     choices = ConsoleOptions(
         may_write=may_write,
         masks=Masks(paths, hides_values=no_values),
-        registry=registry,
+        registry=given_registry(registry),
         schemas=dict(map(_schema_of, schemas)),
         control=control,
         folder=folder,

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ottla.cli.shared.registry_options import given_registry
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FORMATS = ("auto", "json", "avro", "protobuf", "text", "hex")
@@ -29,8 +31,9 @@ def schema_options(command: F) -> F:
     ) -> Any:
         from ottla.browse.decoding import SchemaSource, decoder_of
 
-        source = SchemaSource(registry=registry, file=schema, message=message)
-        key = decoder_of(key_as, SchemaSource(registry=registry), option="--key-as")
+        access = given_registry(registry)
+        source = SchemaSource(registry=access, file=schema, message=message)
+        key = decoder_of(key_as, SchemaSource(registry=access), option="--key-as")
         return command(*args, decoders=(key, decoder_of(value_as, source)), **options)
 
     return _with_options(with_decoders, "auto: what the registry says, else as they are.")  # type: ignore[no-any-return]
@@ -54,8 +57,9 @@ def encoding_options(command: F) -> F:
             from ottla.browse.decoding import SchemaSource
             from ottla.browse.encoding import encoders_of
 
-            source = SchemaSource(registry=registry, file=schema, message=message)
-            key = encoders_of(key_as, SchemaSource(registry=registry), subject=f"{topic}-key", option="--key-as")
+            access = given_registry(registry)
+            source = SchemaSource(registry=access, file=schema, message=message)
+            key = encoders_of(key_as, SchemaSource(registry=access), subject=f"{topic}-key", option="--key-as")
             return key, encoders_of(value_as, source, subject=f"{topic}-value", option="--as")
 
         return command(*args, encoders_for=encoders_for, **options)

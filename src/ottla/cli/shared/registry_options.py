@@ -1,7 +1,7 @@
 """How a command reaches a schema registry: address, login and TLS, as the serdes of services take them.
 
 A password or a token is in the environment, or in the address, and never an option: other users of the machine see
-those. `consume`, `produce` and `console` have `--registry` alone.
+those. `consume`, `produce` and `console` have `--registry` alone, and take the rest from the environment.
 """
 
 from __future__ import annotations
@@ -81,6 +81,18 @@ def reaches_a_registry(command: F) -> F:
     ):
         with_registry = option_of(with_registry)
     return with_registry  # type: ignore[return-value]  # a command all the same
+
+
+def given_registry(url: str | None) -> RegistryAccess | None:
+    """Return the access to the registry of `--registry` with the login and the TLS of the environment, None without an
+    address."""
+    if not url:
+        return None
+    given: dict[str, Any] = {"registry": url, "registry_user": os.environ.get("OTTLA_REGISTRY_USER")}
+    for name in _FILES:
+        path = os.environ.get(f"OTTLA_{name.upper()}")
+        given[name] = Path(path) if path else None
+    return registry_access(given)
 
 
 def registry_access(given: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> RegistryAccess:

@@ -4,6 +4,7 @@ import { get, h, loginFromAddress, patch, Problem, say, tokenForm, useWriteToken
 import { clusterPage, topicPage, topicsPage } from "./pages-topics.js";
 import { groupPage, groupsPage } from "./pages-groups.js";
 import { lettersPage, letterTopicPage } from "./pages-letters.js";
+import { schemaPage, schemasPage } from "./pages-schemas.js";
 import { doctorPage, embeddedPage, movesPage } from "./pages-operate.js";
 
 const PAGES = {
@@ -14,6 +15,8 @@ const PAGES = {
   "/group": groupPage,
   "/letters": lettersPage,
   "/letters/topic": letterTopicPage,
+  "/schemas": schemasPage,
+  "/schema": schemaPage,
   "/doctor": doctorPage,
   "/moves": movesPage,
   "/embedded": embeddedPage,
@@ -23,6 +26,7 @@ const MENU = [
   ["/topics", "Topics", ["/topics", "/topic"]],
   ["/groups", "Groups", ["/groups", "/group"]],
   ["/letters", "Dead letters", ["/letters", "/letters/topic"]],
+  ["/schemas", "Schemas", ["/schemas", "/schema"]],
   ["/doctor", "Doctor", ["/doctor"]],
   ["/moves", "Moves", ["/moves"]],
   ["/embedded", "Embedded", ["/embedded"]],
@@ -38,7 +42,7 @@ function top_(state) {
     h("div", { class: "brand" }, h("a", { href: "/", onclick: follow("/") }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"),
       h("span", { class: "where", title: session.bootstrap_servers }, session.name),
       h("span", { class: `badge ${session.may_write ? "warn" : ""}` }, session.may_write ? "changes allowed" : "read-only")),
-    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => path !== "/embedded" || session.has_control).map(([path, title, paths]) =>
+    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => (path !== "/embedded" || session.has_control) && (path !== "/schemas" || session.has_registry)).map(([path, title, paths]) =>
       h("a", { href: path, onclick: follow(path), "aria-current": shown && paths.includes(shown.path) ? "page" : null }, title))),
     h("form", { class: "find", role: "search", onsubmit: (event) => { event.preventDefault(); go("/topics", { match: document.getElementById("find").value }); } },
       h("input", { id: "find", type: "search", placeholder: "Find a topic  ( / )", "aria-label": "Find a topic", maxlength: "300" })),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.browse.registry_access import checked_subject
-from ottla.browse.schema_changes import checked_level
+from ottla.browse.schema_changes import checked_level, plan_level, set_level
 from ottla.browse.schema_items import level_item
 from ottla.cli.shared.complete import complete_subjects
 from ottla.cli.shared.consent import Consent, changes
@@ -88,10 +88,9 @@ def unset_compatibility(subject: str, access: RegistryAccess, out: Output, conse
 
 def _change(access: RegistryAccess, out: Output, consent: Consent, subject: str | None, wanted: str | None) -> None:
     registry = access.open()
-    old = registry.level(subject)
-    item: dict[str, Any] = {"subject": subject, "old_level": old, "level": wanted}
-    out.items("schemas.set-compatibility/1", _CHANGED, [item])
-    if old == wanted:
+    change = plan_level(registry, subject, wanted)
+    out.items("schemas.set-compatibility/1", _CHANGED, [change.item])
+    if not change.is_change:
         say("nothing to change")
         return
     of = "the registry" if subject is None else subject
@@ -99,8 +98,5 @@ def _change(access: RegistryAccess, out: Output, consent: Consent, subject: str 
     if not consent.agree(question):
         return
     with changing():
-        if wanted is not None:
-            registry.set_compatibility(wanted, subject)
-        elif subject is not None:
-            registry.unset_level(subject)
-    say(f"{of}: compatibility is {wanted or registry.level()}, before {old or 'the level of the registry'}")
+        set_level(registry, change)
+    say(f"{of}: compatibility is {wanted or registry.level()}, before {change.old or 'the level of the registry'}")
