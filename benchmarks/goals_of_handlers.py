@@ -240,8 +240,8 @@ def _messaging(
 
 
 _WAITS_FOR_CPU = (
-    "Publishers, bridge and broker share two CPUs here: a PUBACK waits for three processes to run in turn. On "
-    "the same machine with little else to do it was 10 ms at 10,000 a second; `linger.ms` accounts for 5 of them."
+    "Publishers, bridge and broker share two CPUs here, with whatever else the machine does: a PUBACK waits for three "
+    "processes to run in turn. Scheduled before all else it was 10 to 13 ms; `linger.ms` accounts for 5 of them."
 )
 _SHARED_PIKA = (
     "pika takes most of the time of both: it reads frames in Python. What comes on top is a record, its delivery "

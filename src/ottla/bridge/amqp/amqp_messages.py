@@ -31,6 +31,8 @@ def message_of_delivery(*, exchange: str, routing_key: str, properties: Any, bod
         message_id=properties.message_id,
     )
     headers: Mapping[str, Any] = properties.headers or {}
+    if not (headers or exchange or properties.type):
+        return message  # mostly: nothing to make headers of
     pairs = [(name, _text(value)) for name, value in headers.items()]
     if exchange:
         pairs.append(("amqp-exchange", exchange))
