@@ -181,14 +181,15 @@ class TopicReader:
     def _record(self, partition: int, row: Row, *, is_append_time: bool) -> Record[Any]:
         offset, timestamp_ms, key, value, headers = row
         kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        listed = [(shown_key(name), data) for name, data in headers]
         return Record(
             self.topic,
             partition,
             offset,
             timestamp_ms,
             self._key.deserialize(key, self._key_ctx),
-            self._value.deserialize(value, self._value_ctx),
-            [(shown_key(name), data) for name, data in headers],
+            self._value.deserialize(value, self._value_ctx._replace(headers=listed)),
+            listed,
             key,
             value,
             TimestampType.NOT_AVAILABLE if timestamp_ms < 0 else kind,

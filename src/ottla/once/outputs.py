@@ -13,6 +13,7 @@ from ottla.errors import InputError, LifecycleError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, header_list, placed
+from ottla.producer.event_options import with_event
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, topic_problem
@@ -132,6 +133,11 @@ class Outputs:
     def expiring(self, topic: str, headers: Headers, expires_after: Span | None, expires_at: Moment | None) -> Headers:
         return with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=self._now_ms)
 
+    @property
+    def value_serde(self) -> Any:
+        """Return the serde of the values; None for bytes."""
+        return self._serializer.value
+
     def prepare(self) -> None:
         """Register schemas. May block on a registry."""
         for topic in self.unprepared:
@@ -189,6 +195,9 @@ class Out:
         message_id: str | None = None,
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
+        event_type: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
     ) -> None:
         """Send a record with the transaction. The arguments are those of `Producer.send`.
 
@@ -209,6 +218,8 @@ class Out:
             headers = outputs.expiring(topic, headers, expires_after, expires_at)
         if message_id is not None:
             headers = with_message_id(topic, headers, message_id, None)
+        if event_type is not None or subject is not None or event_id is not None:
+            headers = with_event(topic, headers, outputs.value_serde, event_type, subject, event_id)
         if headers:
             headers = header_list(topic, headers)[0]
         if outputs.is_plain and value.__class__ is bytes and (key is None or key.__class__ is bytes):

@@ -25,6 +25,7 @@ from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.foreign_json import read_json
 from ottla.producer.encoded import check_topic, placed, topic_name
+from ottla.producer.event_options import with_event
 from ottla.producer.limits import Limit
 from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
@@ -145,12 +146,17 @@ class Outbox:
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         message_id: str | None = None,
+        event_type: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
     ) -> Parameters:
         check_topic(topic)
         topic = topic_name(topic)
         now_ms = self._clock.now_ms()
         if expires_after is not None or expires_at is not None:
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+        if event_type is not None or subject is not None or event_id is not None:
+            headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
         partition, timestamp_ms = placed(topic, partition, timestamp_ms)
         raw_key, raw_value, listed, _ = self._serializer.encode(topic, key, value, headers)
         spans = active_spans()

@@ -77,6 +77,9 @@ class RecordOptions(TypedDict, total=False):
     expires_after: Span | None
     expires_at: Moment | None
     message_id: str | None
+    event_type: str | None
+    subject: str | None
+    event_id: str | None
 
 
 class SendOptions(RecordOptions, total=False):
@@ -97,6 +100,13 @@ class SendOptions(RecordOptions, total=False):
 
     `message_id`: goes into the header `ottla-id`. Two records with the same id are one message for a consumer with an
     inbox.
+
+    `event_type`: makes the record a CloudEvent of this type, as `order.created`. The producer's serde of values must be
+    `CloudEvents(...)`, which names the source. `CloudEvents.headers` has the attributes that are no options.
+
+    `subject`: what the event happened to, within its source.
+
+    `event_id`: distinguishes the events of the source. Without it, a random one: an inbox cannot find a copy by that.
 
     `deliver_after`: seconds, or a timedelta. The record is written to the schedule topic, from where a scheduler
     delivers it when it is due. The delivery that is returned is that of the record that waits.

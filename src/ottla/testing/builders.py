@@ -30,7 +30,7 @@ def make_record(
     the one of the handler under test: give it bytes instead of a value, and they are decoded, so that
     `make_record(b"{", value_serde=Json(Order))` is a record with a malformed value.
     """
-    raw_value, value = _both(value, value_serde, SerdeContext(topic, "value"))
+    raw_value, value = _both(value, value_serde, SerdeContext(topic, "value", headers))
     raw_key, key = _both(key, key_serde, SerdeContext(topic, "key"))
     return Record(topic, partition, offset, timestamp_ms, key, value, list(headers), raw_key, raw_value)
 

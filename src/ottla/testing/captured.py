@@ -20,6 +20,7 @@ from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.encoded import as_bytes, check_topic, header_list, placed, topic_name
+from ottla.producer.event_options import with_event
 from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.record_sends import handled, is_sender
@@ -92,6 +93,9 @@ class Captured:
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        event_type: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
         detached: bool = False,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> CapturedDelivery:
@@ -99,6 +103,8 @@ class Captured:
             topic = with_priority(topic, priority)
         check_topic(topic)
         topic = topic_name(topic)
+        if event_type is not None or subject is not None or event_id is not None:
+            headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
         partition, timestamp_ms = placed(topic, partition, timestamp_ms)
         raw_key, raw_value = self._serializer.serialize(topic, key, value)
         raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)

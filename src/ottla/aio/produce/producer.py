@@ -69,6 +69,7 @@ from ottla.producer import (
 from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.core import NO_OPTIONS, ProducerCore
 from ottla.producer.encoded import header_list, placed, topic_name
+from ottla.producer.event_options import with_event
 from ottla.producer.later import DelayedSend, cancel_records
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.record_sends import handled
@@ -245,6 +246,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        event_type: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
         detached: bool = False,
         on_delivery: Callable[[AsyncDelivery], None] | None = None,
     ) -> AsyncDelivery:
@@ -270,6 +274,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
+            if event_type is not None or subject is not None or event_id is not None:
+                headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
             options = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
             if options != NO_OPTIONS or self._message_ids is not None:
                 topic, headers, delayed = self._apply_send_options(topic, headers, *options)

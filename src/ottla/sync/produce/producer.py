@@ -50,6 +50,7 @@ from ottla.producer import (
 from ottla.producer.bulk import Outgoing
 from ottla.producer.core import NO_OPTIONS, ProducerCore
 from ottla.producer.encoded import placed, topic_name
+from ottla.producer.event_options import with_event
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.record_sends import handled
@@ -283,6 +284,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        event_type: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
         detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
@@ -307,6 +311,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 topic = topic_name(topic)
             if partition is not None or timestamp_ms is not None:
                 partition, timestamp_ms = placed(topic, partition, timestamp_ms)
+            if event_type is not None or subject is not None or event_id is not None:
+                headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
             options = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
             if options != NO_OPTIONS or self._message_ids is not None:
                 topic, headers, delayed = self._apply_send_options(topic, headers, *options)
