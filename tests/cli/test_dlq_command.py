@@ -431,3 +431,28 @@ def test_a_filter_holds_only_where_the_headers_say_so(kind, topic, group, error,
     assert DeadLetterFilter(origin_topic="orders").matches(view) == (topic == "orders")
     assert DeadLetterFilter(error="VALUE").matches(view) == (error == "ValueError")
     assert DeadLetterFilter(since_ms=5).matches(view) == (at_ms is not None and at_ms >= 5)
+
+
+def test_dead_letters_are_sent_by_their_place_each_time(ottla, kafka: Kafka, dead: str, origin: str):
+    dry = document(ottla("redrive", dead, "0:1", "--dry-run", "--format", "json"), "ottla.dlq.redrive/1")
+    assert (dry["redriven"], dry["items"]) == (1, [{"count": 1, "to": origin}])
+    assert "2 sent" in ottla("redrive", dead, "0:1", "0:2", "0:1").output
+    assert "1 sent" in ottla("redrive", dead, "0:1").output, "it was asked for by its place"
+    assert [record.raw_key for record in kafka.consume_all(origin)] == [b"key-1", b"key-2", b"key-1"]
+    assert "3 sent" in ottla("redrive", dead).output, "the memory of the whole topic is untouched"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["0:1", "0:99"], "there is no record at partition 0, offset 99; nothing is sent"),
+        (["9:0"], "there is no record at partition 9, offset 0"),
+        (["42"], "expected PARTITION:OFFSET as `ottla dlq list` prints it"),
+        (["0:1", "--error", "x"], "found PARTITION:OFFSET and a filter or --limit"),
+        (["0:1", "--limit", "1"], "found PARTITION:OFFSET and a filter or --limit"),
+    ],
+)
+def test_a_place_that_is_none_sends_nothing(ottla, kafka: Kafka, dead: str, origin: str, arguments, problem: str):
+    ended = ottla("redrive", dead, *arguments)
+    assert (ended.exit_code, problem in ended.output) == (2, True), ended.output
+    assert kafka.consume_all(origin) == []

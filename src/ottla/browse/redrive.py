@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.browse.dead_letter_reader import SMALL_FETCHES, record_at
 from ottla.browse.reading import read_blocks, size_of
 from ottla.config import security_of
-from ottla.errors import ConfigError, UnknownTopic
+from ottla.errors import ConfigError, InputError, UnknownTopic
 from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ottla.sync.produce.producer import Producer
 
 COMMIT_EVERY: Final = 500
+MOST_PLACES: Final = 1_000
+"""Dead letters that are named one by one."""
 _TELL_EVERY: Final = 50
 _TIMEOUT_S: Final = 10.0
 _COORDINATOR_S: Final = 30.0
@@ -70,6 +72,7 @@ def redrive(
     wanted: DeadLetterFilter | None = None,
     to_topic: str | None = None,
     origins: Collection[str] | None = None,
+    places: Collection[tuple[int, int]] | None = None,
     per_second: float | None = None,
     limit: int | None = None,
     has_expiry: bool = True,
@@ -83,6 +86,10 @@ def redrive(
 
     Their headers name the origin, and everyone who may write to the dead letter topic can write headers: give
     `origins`, the topics that you agree to. Without them the dead letter topic itself and Kafka's own are refused.
+
+    With `places`, each (partition, offset), those dead letters alone are sent, whatever was sent before, and nothing is
+    remembered: the next redrive of the topic sends them again. `InputError` where one of them is not there; nothing is
+    sent then.
 
     A record that has expired is not handled when it is sent back, unless `has_expiry` is False: then it loses the
     header that says when it expires, and a handler's `ttl_s` counts from now.
@@ -99,6 +106,8 @@ def redrive(
         raise ConfigError(f"redrive: per_second must be above 0, got {per_second}")
     if to_topic == topic:
         raise ConfigError(f"redrive: to_topic is the dead letter topic {topic!r} itself")
+    if places is not None and len(places) > MOST_PLACES:
+        raise ConfigError(f"redrive: found {len(places):,} places, wanted at most {MOST_PLACES:,}")
     chosen = wanted or DeadLetterFilter()
     memory = [f"ottla-redrive.{topic}", chosen.label, f"to={to_topic}" if to_topic else ""]
     group = ".".join(part for part in memory if part)
@@ -113,13 +122,17 @@ def redrive(
         def remember() -> None:
             if uncommitted and not is_dry_run:
                 producer.flush()
+            if uncommitted and not is_dry_run and places is None:
                 commit_group_offsets(cluster, group, uncommitted)
                 uncommitted.clear()
 
-        spans = _unread(cluster, group, topic)
-        total = size_of(spans)
+        if places is None:
+            spans = _unread(cluster, group, topic)
+            total, rows = size_of(spans), _rows(cluster, spans)
+        else:
+            total, rows = len(places), _rows_at(cluster, topic, places)
         try:
-            for partition, (offset, _, key, value, headers) in _rows(cluster, spans):
+            for partition, (offset, _, key, value, headers) in rows:
                 report.seen += 1
                 if report.seen % _TELL_EVERY == 0:
                     on_seen(report.seen, total)
@@ -205,6 +218,18 @@ def _rows(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]]) -> 
             if block is not None:
                 for row in block.rows:
                     yield block.partition, _with_shown_keys(row)
+
+
+def _rows_at(cluster: Cluster, topic: str, places: Collection[tuple[int, int]]) -> Iterator[tuple[int, Row]]:
+    """Yield (partition, record) of each place, once it is known that all of them are there."""
+    chosen = sorted(set(places))
+    for partition, offset in chosen:
+        if record_at(cluster, topic, partition, offset) is None:
+            raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}; nothing is sent")
+    for partition, offset in chosen:
+        row = record_at(cluster, topic, partition, offset)
+        if row is not None:
+            yield partition, _with_shown_keys(row)
 
 
 def _with_shown_keys(row: Row) -> Row:

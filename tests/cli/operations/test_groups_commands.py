@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -289,3 +290,48 @@ def test_a_marker_of_a_transaction_is_no_lag(ottla: Run, cluster: EmbeddedCluste
         assert [row[5] for row in rows(ottla("groups", "lag", group))] == [records]
     consumer.close()
     assert ottla("groups", "lag", group, "--above", "2").exit_code == 0
+
+
+def test_many_groups_are_reset_and_each_can_be_restored(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, topic: str, name: str
+) -> None:
+    groups = [f"{name}.a", f"{name}.b"]
+    kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+    kafka.produce(topic, [b"1", b"2"], partition=0)
+    for group in (*groups, f"{name}-other"):
+        admin.apply_reset(admin.plan_reset(group, to="latest", topics={topic: None}))
+    pattern = ("--matching", f"{name}\\..*", "--to", "earliest")
+    shown = document(ottla("groups", "reset", *pattern, "--dry-run", "--format", "json"), "ottla.groups.reset/1")
+    assert {each["group"] for each in shown["items"]} == set(groups)
+    asked = ottla("groups", "reset", *pattern)
+    assert (asked.exit_code, "Set the offsets of 2 groups?" in asked.stderr) == (2, True)
+    done = ottla("groups", "reset", *pattern, "--yes")
+    assert (done.exit_code, "2 groups: offsets set" in done.stderr) == (0, True), done.output
+    assert {each.offset for group in admin.describe_groups(*groups) for each in group.offsets or ()} == {0}
+    (other,) = admin.describe_groups(f"{name}-other")
+    assert any(each.offset for each in other.offsets or ())
+    files = re.findall(r"ottla groups restore (\S+)", done.stderr)
+    assert len(files) == 2
+    assert rows(ottla("groups", "restore", files[0], "--yes"))
+    with member_of(cluster, admin, groups[0], topic):
+        refused = ottla("groups", "reset", "--matching", f"{name}\\..*", "--to", "1", "--yes")
+        assert (refused.exit_code, "has members; stop them first" in refused.stderr) == (2, True)
+    assert committed(admin, groups[1])[0] == 0, "none is set while one has members"
+    again = ottla("groups", "reset", "--matching", f"{name}.b", "--to", "earliest", "--yes")
+    assert again.stderr == "nothing to change in 1 groups\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--to", "earliest"], "found neither, wanted GROUP or --matching"),
+        (["a", "--matching", "a", "--to", "earliest"], "found both, wanted GROUP or --matching"),
+        (["--matching", "no-such-.*", "--to", "earliest"], "found no groups whose whole name"),
+        (["--matching", "a", "--undo", "f", "--to", "earliest"], "found --undo and --matching"),
+    ],
+)
+def test_a_reset_by_a_pattern_with_a_mistake_is_refused(
+    ottla: Run, group: str, arguments: list[str], problem: str
+) -> None:
+    ended = ottla("groups", "reset", *arguments, "--yes")
+    assert (ended.exit_code, problem in ended.stderr) == (2, True), ended.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -296,3 +297,84 @@ def test_an_address_that_refuses_is_told_within_a_second() -> None:
     started = time.monotonic()
     assert CliRunner().invoke(main, ["topics", "list", "-b", "127.0.0.1:1"]).exit_code == 2
     assert time.monotonic() - started < 1
+
+
+def test_settings_of_many_topics_are_shown_and_checked_before_any_changes(ottla: Run, admin: Admin, name: str) -> None:
+    topics = [f"{name}.a", f"{name}.b", f"{name}.c", f"other-{name}.a"]
+    admin.create_topics(dict.fromkeys(topics))
+    admin.alter_topic_settings(f"{name}.c", {"retention.ms": 3_600_000})
+    pattern = ("--matching", f"{name}\\..*")
+    shown = document(
+        ottla("topics", "set", *pattern, "retention.ms=1h", "--dry-run", "--format", "json"), "ottla.topics.set/1"
+    )
+    assert [(each["topic"], each["new"]) for each in shown["items"]] == [
+        (f"{name}.a", "3600000"),
+        (f"{name}.b", "3600000"),
+    ]
+    refused = ottla("topics", "set", *pattern, "retention.ms=soon", "--yes")
+    assert (refused.exit_code, "INVALID_CONFIG" in refused.stderr) == (2, True)
+    asked = ottla("topics", "set", *pattern, "retention.ms=1h")
+    assert (asked.exit_code, "Change the settings of 3 topics?" in asked.stderr) == (2, True)
+    changed = ottla("topics", "set", *pattern, "retention.ms=1h", "--yes")
+    assert (changed.exit_code, changed.stderr) == (0, "2 topics: changed\n")
+    values = [admin.topic_settings(each)["retention.ms"].value for each in topics]
+    assert values == ["3600000", "3600000", "3600000", "604800000"]
+    named = ottla("topics", "set", f"{name}.a", f"{name}.b", "retention.ms=2h", "--yes")
+    assert [row[:3] for row in rows(named)] == [[each, "retention.ms", "3600000"] for each in topics[:2]]
+    unset = ottla("topics", "unset", *pattern, "retention.ms", "--yes")
+    assert [row[0] for row in rows(unset)] == topics[:3]
+    nothing = ottla("topics", "unset", *pattern, "retention.ms", "--yes")
+    assert (nothing.exit_code, nothing.stderr) == (0, "nothing to change in 3 topics\n")
+
+
+def test_of_many_topics_those_that_failed_are_named(
+    ottla: Run, admin: Admin, cluster: EmbeddedCluster, name: str
+) -> None:
+    topics = [f"{name}.a", f"{name}.b"]
+    admin.create_topics(dict.fromkeys(topics))
+    is_second = {"seen": 0}
+
+    def is_the_second_change(request: Any) -> bool:
+        is_second["seen"] += not request.validate_only
+        return not request.validate_only and is_second["seen"] == 2
+
+    with cluster.faults.add(api="INCREMENTAL_ALTER_CONFIGS", error="POLICY_VIOLATION", when=is_the_second_change):
+        failed = ottla("topics", "set", "--matching", f"{name}.*", "retention.ms=1h", "--yes")
+    assert failed.exit_code == 1
+    assert f"done: {name}.a" in failed.stderr
+    assert "POLICY_VIOLATION" in failed.stderr
+    assert "changed" not in failed.stderr
+
+
+def test_topics_are_deleted_by_a_pattern_after_they_are_shown(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, name: str
+) -> None:
+    topics = [f"{name}.a", f"{name}.b", f"{name}-kept"]
+    admin.create_topics(dict.fromkeys(topics))
+    pattern = ("--matching", f"{name}\\.[ab]")
+    shown = ottla("topics", "delete", *pattern, "--dry-run")
+    assert [row[:3] for row in rows(shown)] == [[each, "1", "0"] for each in topics[:2]]
+    asked = ottla("topics", "delete", *pattern)
+    assert (asked.exit_code, "Delete 2 topics with all records?" in asked.stderr) == (2, True)
+    assert ottla("topics", "delete", *pattern, "--yes").exit_code == 0
+    assert [each.name for each in admin.list_topics() if each.name.startswith(name)] == [f"{name}-kept"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["delete", "--matching", "no-such-.*", "--yes"], "--matching: found no topics whose whole name 'no-such-.*'"),
+        (["delete", "--matching", "__.*", "--yes"], "found no topics whose whole name"),
+        (["delete", "--matching", "(a+)+\\1", "--yes"], "wanted a regular expression as RE2 takes it"),
+        (["delete", "a", "--matching", "a"], "found both, wanted names of topics or --matching"),
+        (["delete"], "found neither, wanted names of topics or --matching"),
+        (["set", "--matching", ".*"], "Missing argument"),
+        (["set", "a"], "found 'a', wanted NAME=VALUE"),
+        (["set", "retention.ms=1"], "found neither, wanted names of topics or --matching"),
+        (["set", "a", "retention.ms=1", "--matching", "a"], "found both"),
+        (["unset", "a"], "found the topic a alone, wanted names of settings as well"),
+    ],
+)
+def test_a_pattern_with_a_mistake_changes_nothing(ottla: Run, topic: str, arguments: list[str], problem: str) -> None:
+    ended = ottla("topics", *arguments)
+    assert (ended.exit_code, problem in ended.stderr) == (2, True), ended.output

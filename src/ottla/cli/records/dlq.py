@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ottla.browse.topic_partitions import parse_place
 from ottla.cli.shared.cluster_options import (
     check_reachable,
     chosen_cluster,
@@ -161,11 +162,9 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
     from ottla.cli.shared.visible import visible
     from ottla.failures.foreign import describe_dead_letter
 
-    partition, _, offset = place.partition(":")
-    if not (partition.isdecimal() and offset.isdecimal() and len(partition) < 10 and len(offset) < 19):
-        raise InputError(f"expected PARTITION:OFFSET as `ottla dlq list` prints it, as in 0:42, got {place!r}")
+    partition, offset = _place(place)
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:
-        row = record_at(cluster, topic, int(partition), int(offset))
+        row = record_at(cluster, topic, partition, offset)
     if row is None:
         raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
     view = describe_dead_letter(row[4])
@@ -186,8 +185,17 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
             click.echo(visible(line.replace("\t", "    ")))
 
 
+def _place(text: str) -> tuple[int, int]:
+    """Return the partition and offset of `0:42`."""
+    found = parse_place(text)
+    if found is None:
+        raise InputError(f"expected PARTITION:OFFSET as `ottla dlq list` prints it, as in 0:42, got {text!r}")
+    return found
+
+
 @dlq.command()
 @click.argument("topic", shell_complete=complete_topics)
+@click.argument("places", metavar="[PARTITION:OFFSET...]", nargs=-1)
 @reaches_a_cluster
 @prints
 @changes
@@ -203,6 +211,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 @click.option("--without-expiry", is_flag=True, help="Remove the expiry, so that expired records are handled.")
 def redrive(
     topic: str,
+    places: tuple[str, ...],
     kafka: Settings,
     out: Output,
     consent: Consent,
@@ -221,9 +230,13 @@ def redrive(
     The same command continues where it stopped, also after Ctrl-C. A record that fails again is dead-lettered again,
     with the header ottla-redriven.
 
+    With PARTITION:OFFSET, as `ottla dlq list` prints it, these dead letters alone are sent, each time that the command
+    runs. A later redrive of the whole topic sends them once more.
+
     \b
     Examples:
       ottla dlq redrive orders.dead-letters --dry-run
+      ottla dlq redrive orders.dead-letters 0:0 --dry-run
       ottla dlq redrive orders.dead-letters --error Timeout --origin orders --per-second 50
       ottla dlq redrive orders.dead-letters --kind invalid --to orders.to-repair
     """
@@ -231,6 +244,10 @@ def redrive(
     from ottla.cli.shared.visible import visible
     from ottla.config import security_of
 
+    chosen = [_place(each) for each in places] or None
+    given = [name for name, value in criteria.items() if value is not None and name != "origin"]
+    if chosen and (given or limit is not None):
+        raise InputError("found PARTITION:OFFSET and a filter or --limit, wanted one of them")
     check_reachable(kafka)
 
     def send(origins: Collection[str] | None, what: str, *, is_dry_run: bool) -> tuple[RedriveReport, Counter[str]]:
@@ -240,7 +257,7 @@ def redrive(
             is_counted = record.topic in to or len(to) < _MOST_DESTINATIONS
             to[record.topic if is_counted else "other topics"] += 1
 
-        with ProgressLine(what) as progress, _saying_how_to_go_on(to, is_dry_run=is_dry_run):
+        with ProgressLine(what) as progress, _saying_how_to_go_on(to, is_dry_run=is_dry_run, continues=not chosen):
             report = send_back(
                 kafka["bootstrap.servers"],
                 topic,
@@ -248,6 +265,7 @@ def redrive(
                 wanted=_filter(**criteria),
                 to_topic=to_topic,
                 origins=origins,
+                places=chosen,
                 per_second=per_second,
                 limit=limit,
                 has_expiry=not without_expiry,
@@ -302,13 +320,13 @@ def _list_topics(kafka: Settings, out: Output) -> None:
 
 
 @contextmanager
-def _saying_how_to_go_on(to: Counter[str], *, is_dry_run: bool) -> Iterator[None]:
+def _saying_how_to_go_on(to: Counter[str], *, is_dry_run: bool, continues: bool) -> Iterator[None]:
     """End a redrive with its count at Ctrl-C and SIGTERM."""
     try:
         yield
     except KeyboardInterrupt:
         if not is_dry_run:
-            warn(f"{to.total():,} sent; the same command continues")
+            warn(f"{to.total():,} sent{'; the same command continues' if continues else ''}")
         raise
 
 

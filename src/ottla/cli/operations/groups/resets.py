@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,12 +10,13 @@ import click
 
 from ottla.browse.reset_items import parse_to, reset_items, undo_path
 from ottla.browse.topic_partitions import parse_topics
-from ottla.cli.operations.groups.show import none_or
+from ottla.cli.operations.groups.many_resets import RESET_COLUMNS, reset_many
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.matching import takes_matching
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.visible import visible
 from ottla.errors import InputError
 
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from ottla.config import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_COLUMNS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("committed", right=True, text=none_or),
-    Column("new", right=True, text=none_or),
-    Column("records", title="more to read", right=True, text=lambda count: "" if count is None else f"{count:+,}"),
-    Column("note"),
-)
 
 
 def writes_undo(command: F) -> F:
@@ -46,7 +38,8 @@ def writes_undo(command: F) -> F:
 
 
 @click.command()
-@click.argument("group", shell_complete=complete_groups)
+@click.argument("group", required=False, shell_complete=complete_groups)
+@takes_matching("groups")
 @click.option("--to", metavar="WHERE", help="earliest, latest, a time (2026-11-22T10:00, -2h) or an offset.")
 @click.option(
     "--shift", type=int, metavar="RECORDS", help="Move the offsets by this many records; negative to go back."
@@ -64,7 +57,8 @@ def writes_undo(command: F) -> F:
 @prints
 @changes
 def reset(
-    group: str,
+    group: str | None,
+    matching: str | None,
     to: str | None,
     shift: int | None,
     topics: tuple[str, ...],
@@ -75,21 +69,30 @@ def reset(
 ) -> None:
     """Set the offsets of GROUP. It must have no members. A time without a zone is UTC.
 
-    An offset that is not in the log becomes the nearest one, with a note.
+    An offset that is not in the log becomes the nearest one, with a note. With --matching all groups are shown before
+    any is set, and none is set while one of them has members.
 
     \b
     Examples:
       ottla groups reset billing --to -2h --dry-run
       ottla groups reset billing --to earliest --topic orders:0,2 --yes
+      ottla groups reset --matching 'bil.*' --to -2h --dry-run
       ottla groups reset billing --shift -1 --yes
     """
     if (to is None) == (shift is None):
         raise InputError("found " + ("neither" if to is None else "both") + ", wanted one of --to and --shift")
+    if (group is None) is (matching is None):
+        raise InputError("found " + ("neither" if group is None else "both") + ", wanted GROUP or --matching")
+    if matching is not None and undo_file is not None:
+        raise InputError("found --undo and --matching, wanted one of them: each group has an undo file of its own")
+    wanted = parse_topics(topics) if topics else None
+    at = None if to is None else parse_to(to)
     with open_admin(kafka) as admin:
-        plan = admin.plan_reset(
-            group, to=None if to is None else parse_to(to), shift=shift, topics=parse_topics(topics) if topics else None
-        )
-        _carry_out(admin, plan, out, consent, undo_file)
+        if group is not None:
+            _carry_out(admin, admin.plan_reset(group, to=at, shift=shift, topics=wanted), out, consent, undo_file)
+            return
+        names = _matching(admin, str(matching), wanted)
+        reset_many(admin, [admin.plan_reset(name, to=at, shift=shift, topics=wanted) for name in names], out, consent)
 
 
 @click.command()
@@ -129,11 +132,32 @@ def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, co
         _carry_out(admin, admin.plan_restore(file), out, consent, undo_file)
 
 
+def _matching(admin: Admin, pattern: str, topics: Mapping[str, object] | None) -> list[str]:
+    """Return the matching groups that have committed something, of these topics if they are named."""
+    from ottla.admin import Part
+    from ottla.browse.matching_names import matching_names
+
+    names = matching_names((group.group_id for group in admin.list_groups()), pattern, what="groups")
+    facts = admin.facts({Part.GROUPS, Part.GROUP_OFFSETS}, groups=names)
+    for each in facts.not_read:
+        raise InputError(f"{each.subject}: {each.reason}")
+    found = [
+        group.group_id
+        for group in facts.groups
+        if any(topics is None or each.topic in topics for each in group.offsets or ())
+    ]
+    if not found:
+        raise InputError(
+            f"--matching: {', '.join(names)}: no committed offsets{'' if topics is None else ' for --topic'}"
+        )
+    return found
+
+
 def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, undo_file: Path | None) -> None:
     from ottla.admin.operations.offset_resets import refuse_members
 
     moves = [move for move in plan.moves if move.is_change]
-    out.items("groups.reset/1", _COLUMNS, reset_items(plan), empty="nothing to change", group=plan.group_id)
+    out.items("groups.reset/1", RESET_COLUMNS, reset_items(plan), empty="nothing to change", group=plan.group_id)
     if not moves:
         return
     refuse_members(plan.group_id, plan.members)

@@ -1,4 +1,4 @@
-"""`ottla topics create`, `set`, `unset`, `add-partitions` and `set-replicas`."""
+"""`ottla topics create`, `add-partitions` and `set-replicas`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ottla.browse.human_amounts import parse_settings
-from ottla.cli.operations.setting_changes import show_changes
 from ottla.cli.shared.cluster_options import chosen_cluster, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
@@ -17,7 +16,7 @@ from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, TopicInfo, TopicSpec
+    from ottla.admin import TopicInfo, TopicSpec
     from ottla.config import Settings
 
 
@@ -80,45 +79,6 @@ def create(
     out.items("topics.create/1", _CREATED, items)
     if any(item["differs"] for item in items):
         fail()
-
-
-@click.command("set")
-@click.argument("topic", shell_complete=complete_topics)
-@click.argument("pairs", metavar="NAME=VALUE...", nargs=-1, required=True)
-@reaches_a_cluster
-@prints
-@changes
-def set_settings(topic: str, pairs: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Set settings of TOPIC. Other settings stay.
-
-    \b
-    Examples:
-      ottla topics set orders retention.ms=7d --dry-run
-      ottla topics set orders retention.ms=3d segment.bytes=256MiB --yes
-      ottla topics set orders cleanup.policy=compact --yes
-    """
-    values = parse_settings(pairs, example="retention.ms=7d")
-    with open_admin(kafka) as admin:
-        _change_settings(admin, topic, values, out, consent)
-
-
-@click.command("unset")
-@click.argument("topic", shell_complete=complete_topics)
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@reaches_a_cluster
-@prints
-@changes
-def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Remove settings of TOPIC, so that those of the cluster apply.
-
-    \b
-    Examples:
-      ottla topics unset orders retention.ms --dry-run
-      ottla topics unset orders retention.ms --yes
-      ottla topics unset orders retention.ms segment.bytes --yes
-    """
-    with open_admin(kafka) as admin:
-        _change_settings(admin, topic, dict.fromkeys(names), out, consent)
 
 
 @click.command("add-partitions")
@@ -190,17 +150,6 @@ def _asks_for_all() -> bool:
     """Return whether the named cluster wants its name typed before anything changes."""
     cluster = chosen_cluster()
     return cluster is not None and cluster.confirm
-
-
-def _change_settings(
-    admin: Admin, topic: str, values: dict[str, str] | dict[str, None], out: Output, consent: Consent
-) -> None:
-    planned = admin.alter_topic_settings(topic, values, dry_run=True)
-    if not show_changes(out, "topics.set/1", planned) or not consent.agree(f"Change the settings of {topic}?"):
-        return
-    with changing():
-        admin.alter_topic_settings(topic, values)
-    say(f"{topic}: changed")
 
 
 _CREATED: Final = (

@@ -8,11 +8,13 @@ import click
 
 from ottla.browse.doomed_topics import doomed_item, read_doomed
 from ottla.browse.human_amounts import bytes_text
+from ottla.browse.matching_names import matching_names
 from ottla.browse.topic_partitions import parse_place
 from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.matching import takes_matching
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError, UnknownTopic
@@ -24,26 +26,36 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
+@takes_matching("topics")
 @click.option("--internal", is_flag=True, help="Also internal topics of Kafka, whose names begin with __.")
 @reaches_a_cluster
 @prints
 @changes
-def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output, consent: Consent) -> None:
+def delete(
+    topics: tuple[str, ...], matching: str | None, internal: bool, kafka: Settings, out: Output, consent: Consent
+) -> None:
     """Delete topics with all their records.
 
-    Shows the records, bytes and groups of each, and asks for its name.
+    Shows the records, bytes and groups of each, and asks for its name, or for how many there are. A pattern matches no
+    internal topic.
 
     \b
     Examples:
       ottla topics delete orders --dry-run
+      ottla topics delete --matching 'ord.*' --dry-run
       ottla topics delete orders --yes
     """
     names = list(dict.fromkeys(topics))
+    if (matching is None) is not bool(names):
+        raise InputError("found " + ("both" if names else "neither") + ", wanted names of topics or --matching")
     for name in names:
         if name.startswith("__") and not internal:
             raise InputError(f"{name} is an internal topic of Kafka: --internal allows it")
     with open_admin(kafka) as admin:
+        if matching is not None:
+            there = (topic.name for topic in admin.list_topics() if not topic.name.startswith("__"))
+            names = matching_names(there, matching, what="topics")
         facts = read_doomed(admin, names)
         unknown = [name for name in names if name not in facts.by_topic]
         if len(unknown) == len(names):
