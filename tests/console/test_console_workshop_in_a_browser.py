@@ -94,6 +94,30 @@ def test_the_page_of_a_service(
         expect(rows.nth(0)).not_to_contain_text("paused", timeout=PATIENCE_MS)
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_contract_of_a_service_is_a_tab(
+    cluster: EmbeddedCluster, served: str, opened: Opened, tmp_path: Path, width: int, scheme: str
+) -> None:
+    view = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with (
+        running_service(cluster.bootstrap_servers, served, tmp_path) as service,
+        opened(service, token=SERVICE_TOKEN, **view) as page,
+    ):
+        page.get_by_role("link", name="Contract").click()
+        contract = page.frame_locator("iframe")
+        expect(contract.get_by_role("heading", name=f"{served} on_record")).to_be_visible(timeout=PATIENCE_MS)
+        expect(contract.locator("body")).to_contain_text("served.dead-letters")
+        widest = page.locator("html").evaluate("(html) => html.scrollWidth - html.clientWidth")
+        assert widest <= 0
+        if PICTURES:
+            page.screenshot(path=f"{PICTURES}/console-contract-{width}-{scheme}.png")
+        assert page.url.endswith("/contract")
+        page.reload()
+        expect(contract.get_by_role("heading", name=f"{served} on_record")).to_be_visible(timeout=PATIENCE_MS)
+        page.go_back()
+        expect(page.get_by_role("table", name="Partitions").locator("tbody tr")).to_have_count(2, timeout=PATIENCE_MS)
+
+
 def test_a_service_that_is_only_shown_has_no_buttons(
     cluster: EmbeddedCluster, served: str, opened: Opened, tmp_path: Path
 ) -> None:

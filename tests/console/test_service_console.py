@@ -12,6 +12,7 @@ from console_kit import Write
 from service_console_kit import QUEUE_SERVICE, running_service
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.asyncapi import page_of_problem
 
 
 def wait_for(ask: Callable[..., tuple[int, Any]], holds: Callable[[Any], Any]) -> Any:
@@ -95,3 +96,29 @@ def test_the_age_of_the_oldest_lease_of_a_queue_is_shown(
         assert (leases["group"], leases["in_flight"]) == (f"group-{served}.queue", 2)
         (handler,) = found["handlers"]
         assert handler["runs"] == 2
+
+
+@pytest.mark.representative("threads")
+@pytest.mark.parametrize("shell", [[], ["--asyncio"]], ids=["threads", "asyncio"])
+def test_a_service_shows_its_contract(cluster: EmbeddedCluster, served: str, tmp_path: Path, shell: list[str]) -> None:
+    with running_service(cluster.bootstrap_servers, served, tmp_path, *shell) as service:
+        status, document = service.ask("GET", "service/asyncapi")
+        assert (status, document["asyncapi"], list(document["channels"])) == (
+            200,
+            "3.0.0",
+            [served, "served.dead-letters"],
+        )
+        status, headers, page = service.page("service/contract")
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert f"<h3>{served}" in page
+        assert headers["content-security-policy"].startswith("sandbox; default-src 'none'; style-src 'unsafe-inline'")
+        assert headers["x-frame-options"] == "SAMEORIGIN"
+        assert service.page("service/contract", Authorization="Bearer wrong")[0] == 401
+        assert service.page("service/contract", Host="evil.example")[0] == 400
+        assert service.page("service/contract?more=1")[0] == 400
+
+
+def test_a_type_without_a_schema_is_said_on_the_page_of_the_contract() -> None:
+    page = page_of_problem("<b>billing</b>", "Json(<Order>): it has no JSON Schema")
+    assert "Json(&lt;Order&gt;): it has no JSON Schema" in page
+    assert "<b>" not in page

@@ -53,6 +53,16 @@ class Service:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def page(self, name: str, **headers: str) -> tuple[int, dict[str, str], str]:
+        """Status, headers and text of a page of HTML."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET", f"/api/{name}", headers=headers or {"Authorization": f"Bearer {SERVICE_TOKEN}"})
+            response = connection.getresponse()
+            return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode()
+        finally:
+            connection.close()
+
     def ask(self, method: str, name: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Status and JSON of `ask("GET", "service")`. It has the token unless it brings headers of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

@@ -11,6 +11,6 @@ Nothing here reaches a cluster or a registry, and the same app gives the same do
 
 from ottla.asyncapi.differences import Difference, differences
 from ottla.asyncapi.document import document_of
-from ottla.asyncapi.page import page_of
+from ottla.asyncapi.page import page_of, page_of_problem
 
-__all__ = ["Difference", "differences", "document_of", "page_of"]
+__all__ = ["Difference", "differences", "document_of", "page_of", "page_of_problem"]

@@ -33,9 +33,17 @@ _VERBS: Final = {"receive": "Receives", "send": "Sends"}
 def page_of(document: Mapping[str, Any]) -> str:
     """Return the page of a document that `document_of` made."""
     info = document["info"]
+    return _page(f"{info['title']} {info['version']}", "\n".join(_body(document)))
+
+
+def page_of_problem(title: str, problem: str) -> str:
+    """Return a page that says why there is no document."""
+    return _page(title, f'<h1>{escape(title)}</h1>\n<div class="problem">{escape(problem)}</div>')
+
+
+def _page(title: str, body: str) -> str:
     style = files("ottla").joinpath("console", "static", "style.css").read_text("utf-8")
-    body = "\n".join(_body(document))
-    return _PAGE.format(title=escape(f"{info['title']} {info['version']}"), style=style, body=body)
+    return _PAGE.format(title=escape(title), style=style, body=body)
 
 
 def _body(document: Mapping[str, Any]) -> Iterator[str]:

@@ -48,12 +48,18 @@ log = logging.getLogger(__name__)
 
 Page = Callable[[Query], dict[str, Any]]
 Stream = Callable[[Query], Iterator[dict[str, Any] | None]]
+Document = Callable[[Query], str]
 
 MOST_STREAMS: Final = 8
 _BODY_S: Final = 15.0
 _ROUND_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
 _KINDS: Final = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css"}
+_OF_DOCUMENTS: Final = {
+    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
+    "x-frame-options": "SAMEORIGIN",
+}
+"""In place of the headers of other responses: the console's own page may frame a document, which runs no script."""
 _ENCODE: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -65,8 +71,10 @@ def app_of(
     streams: dict[str, Stream],
     title: str,
     script: str,
+    documents: dict[str, Document] | None = None,
 ) -> ASGIApp:
-    """Return the whole server. `reads` answer GET, `writes` POST, at `/api/NAME`; `script` draws the page."""
+    """Return the whole server. `reads` answer GET, `writes` POST, at `/api/NAME`; `script` draws the page. `documents`
+    are pages of HTML that the page shows in a frame."""
     routes = [Route(LOGIN, _login(rules), methods=["POST"])]
     routes += [
         Route(f"/api/{name}", _answering(function, _from_query), methods=["GET"]) for name, function in reads.items()
@@ -77,6 +85,9 @@ def app_of(
     limit = threading.BoundedSemaphore(MOST_STREAMS)
     routes += [
         Route(f"/api/{name}", _streaming(function, limit), methods=["GET"]) for name, function in streams.items()
+    ]
+    routes += [
+        Route(f"/api/{name}", _document(function), methods=["GET"]) for name, function in (documents or {}).items()
     ]
     routes.append(Route("/api/{rest:path}", _nothing_here, methods=["GET", "POST"]))
     routes.append(Route("/{path:path}", _files(title, script), methods=["GET"]))
@@ -131,6 +142,17 @@ def _answering(function: Page, parse: Callable[[Request], Any]) -> Callable[[Req
             return Response(body, status_code=500, media_type="application/json")
 
     return answer
+
+
+def _document(function: Document) -> Callable[[Request], Any]:
+    async def document(request: Request) -> Response:
+        try:
+            text = await run_in_threadpool(function, await _from_query(request))
+        except OttlaError as error:
+            return _error(error)
+        return Response(text.encode("utf-8", "replace"), media_type=_KINDS[".html"], headers=_OF_DOCUMENTS)
+
+    return document
 
 
 def _error(error: OttlaError) -> Response:

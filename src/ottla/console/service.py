@@ -1,5 +1,5 @@
-"""The health page of one service: `ottla run --console-port`. It shows the state of the process, sends no request to
-the cluster, and can pause and resume if that is allowed."""
+"""The page of one service: `ottla run --console-port`. It shows the state of the process and the contract of the app,
+sends no request to the cluster, and can pause and resume if that is allowed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.browse.human_amounts import moment
 from ottla.console.guard import Rules, hosts_of
 from ottla.console.query import Query
 from ottla.console.server import Server, app_of
-from ottla.errors import InputError, LifecycleError
+from ottla.errors import ConfigError, InputError, LifecycleError
 from ottla.records import TopicPartition
 from ottla.telemetry.metrics.hooks import Hooks
 from ottla.telemetry.metrics.measurements import MemberMeasure, PartitionMeasure
@@ -89,11 +89,16 @@ class ServiceConsole:
             )
             return app_of(
                 rules,
-                reads={"session": lambda query: self._session(rules, query), "service": self.state},
+                reads={
+                    "session": lambda query: self._session(rules, query),
+                    "service": self.state,
+                    "service/asyncapi": self.asyncapi,
+                },
                 writes={"service/pause": self.pause, "service/resume": self.resume},
                 streams={},
                 title="Ottla service",
                 script="service.js",
+                documents={"service/contract": self.contract},
             )
 
         self._server = Server(make, host=host, port=port)
@@ -178,6 +183,23 @@ class ServiceConsole:
             "partitions": partitions,
             "left_out": max(0, len(health.partitions) - _MOST_SHOWN),
         }
+
+    def asyncapi(self, query: Query) -> dict[str, Any]:
+        """Return the AsyncAPI document of the app. Raises `ConfigError` for a type that has no JSON Schema."""
+        from ottla.asyncapi import document_of  # with all serdes, for those who look
+
+        query.done()
+        return document_of(self._app)
+
+    def contract(self, query: Query) -> str:
+        """Return the AsyncAPI document as a page, or a page that says why there is none."""
+        from ottla.asyncapi import document_of, page_of, page_of_problem
+
+        query.done()
+        try:
+            return page_of(document_of(self._app))
+        except ConfigError as error:
+            return page_of_problem(self._app.group, str(error))
 
     def pause(self, query: Query) -> dict[str, Any]:
         """Take no more records of a partition, or of all."""

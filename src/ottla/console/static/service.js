@@ -7,6 +7,15 @@ let found = null;
 let problem = null;
 let timer = null;
 
+const TABS = [["/", "Health"], ["/contract", "Contract"]];
+const onContract = () => location.pathname === "/contract";
+const open_ = (path) => (event) => {
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  history.pushState(null, "", path);
+  draw();
+};
+
 const figure = (title, value, more) => h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value, more ? h("small", null, more) : null));
 const act = (verb, place) => async () => {
   try { await post(`service/${verb}`, place); say(verb === "pause" ? "Paused." : "Resumed."); await look(); }
@@ -18,8 +27,14 @@ function draw() {
   patch(document.getElementById("top"), [
     h("div", { class: "brand" }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), h("strong", null, session.name),
       h("span", { class: `badge ${session.may_write ? "warn" : ""}` }, session.may_write ? "changes allowed" : "read-only")),
+    h("nav", { "aria-label": "Pages" }, TABS.map(([path, title]) => h("a", { href: path, onclick: open_(path), "aria-current": onContract() === (path === "/contract") ? "page" : null }, title))),
     h("p", { class: `live ${problem ? "bad" : ""}`, role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), problem ? problem : "live"),
   ]);
+  if (onContract()) {
+    // A page of its own in a frame without scripts: what its texts hold is no part of this page.
+    patch(document.getElementById("main"), h("iframe", { key: "contract", class: "contract", src: "/api/service/contract", title: "Contract", sandbox: "" }));
+    return;
+  }
   if (!found) return;
   const oldest = Math.max(0, ...found.partitions.map((each) => each.oldest_unfinished_age_ms));
   const lag = found.partitions.some((each) => each.lag === null) ? null : found.partitions.reduce((sum, each) => sum + (each.lag || 0), 0);
@@ -95,6 +110,8 @@ function askToken(told) {
   clearInterval(timer);
   patch(document.getElementById("main"), tokenForm("ottla run", told, begin, askToken));
 }
+
+addEventListener("popstate", () => session && draw());
 
 async function begin() {
   try { await loginFromAddress(); } catch (error) { return askToken(error.message); }
