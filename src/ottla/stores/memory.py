@@ -16,6 +16,9 @@ class Memory:
     Raises `ConfigError` for a `max_ids` below 1.
     """
 
+    stays_in_process = True
+    """No other process sees the marks: `ottla run --workers` refuses it."""
+
     def __init__(self, *, max_ids: int = 1_000_000, clock: Clock | None = None) -> None:
         self._claims = _MemoryClaims(count("Memory", "max_ids", max_ids), clock or SystemClock())
 

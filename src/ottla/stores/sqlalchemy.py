@@ -50,6 +50,12 @@ class Sql:
         """The statements that create the tables."""
         self._operations = Operations(self.dialect, clock or SystemClock())
 
+    @property
+    def stays_in_process(self) -> bool:
+        """Return whether the database is one of SQLite in memory, as far as the `sessionmaker` shows that."""
+        url = getattr(getattr(self._make_session, "kw", {}).get("bind"), "url", None)
+        return url is not None and url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+
     def session(self) -> SqlSession:
         """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
         missing.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
-from ottla import App, Inbox
+from ottla import App, Inbox, Outbox
 from ottla.app.runtime.worker_checks import check_fits_workers
 from ottla.cli import main
 from ottla.cli.services.run import _without
@@ -39,15 +41,36 @@ def test_a_worker_gets_the_other_arguments(arguments: list[str]) -> None:
     assert _without(["run", "--reload", "a:app"], "--reload") == ["run", "a:app"]
 
 
-def test_an_inbox_in_memory_is_refused_and_one_that_is_shared_is_not(tmp_path: object) -> None:
-    for store, is_refused in ((Memory(), True), (Sqlite(f"{tmp_path}/marks.db"), False)):
+class OfOnesOwn(Memory):
+    stays_in_process = False
+
+
+def test_an_inbox_in_memory_is_refused_and_one_that_is_shared_is_not(tmp_path: Path) -> None:
+    for store, is_refused in ((Memory(), True), (Sqlite(f"{tmp_path}/marks.db"), False), (OfOnesOwn(), False)):
         app = App("billing")
 
         @app.handler("orders", inbox=Inbox(store))
         def on_order(value: bytes) -> None: ...
 
         if is_refused:
-            with pytest.raises(ConfigError, match="on_order: found inbox=Inbox"):
+            with pytest.raises(ConfigError, match="--workers: inbox= or offsets= of on_order: found Memory in the"):
                 check_fits_workers(app)
         else:
             check_fits_workers(app)
+
+
+@pytest.mark.parametrize(("url", "is_refused"), [("sqlite://", True), ("sqlite:///{}/out.db", False)])
+def test_an_outbox_in_memory_is_refused_and_one_in_a_file_is_not(tmp_path: Path, url: str, is_refused: bool) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+    orm = pytest.importorskip("sqlalchemy.orm", reason="SQLAlchemy is not installed")
+    from ottla.stores import Sql
+
+    engine = sqlalchemy.create_engine(url.format(tmp_path))
+    app = App("billing")
+    app.relay(Outbox(Sql(orm.sessionmaker(engine), dialect="sqlite")))
+    if is_refused:
+        with pytest.raises(ConfigError, match="--workers: the outbox of a relay: found Sql in the memory"):
+            check_fits_workers(app)
+    else:
+        check_fits_workers(app)
+    engine.dispose()

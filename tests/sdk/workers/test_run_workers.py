@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import sys
 import urllib.error
 import urllib.request
@@ -16,8 +17,9 @@ from typing import Any
 import pytest
 from process_lines import ProcessLines
 
-from ottla import Int64
+from ottla import Int64, Outbox, Producer
 from ottla.admin import Admin
+from ottla.stores import Sqlite
 from ottla.testing import wait_until
 
 SERVICE = """
@@ -28,22 +30,25 @@ from ottla import App, Int64
 app = App({group!r}, drain_s=2, settings={{"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}})
 worker = os.environ["OTTLA_WORKER"]
 
+def say(text: str) -> None:
+    os.write(1, (text + "\\n").encode())  # whole lines: the log of two processes comes the same way
+
 @app.on_start
 def hello() -> None:
     if Path("fails").exists():
         sys.exit(3)
-    print("started", worker, os.getpid(), flush=True)
+    say(f"started {{worker}} {{os.getpid()}}")
 
 @app.handler({topic!r}, value=Int64())
 {kind}def handle(number: int) -> None:
-    print("handled", number, "by", worker, flush=True)
+    say(f"handled {{number}} by {{worker}}")
     if number == 666 and not Path("hung").exists():
         Path("hung").touch()
         time.sleep(3_600)
 
 @app.on_stop
 def bye() -> None:
-    print("stopped", worker, flush=True)
+    say(f"stopped {{worker}}")
 """
 
 Run = Callable[..., ProcessLines]
@@ -190,6 +195,34 @@ def test_a_worker_that_hangs_is_replaced_although_its_process_exists(
 
 
 @pytest.mark.complete
+def test_one_worker_relays_the_outbox_and_both_share_the_schedule(
+    run: Run, kafka: Any, topic: str, tmp_path: Path
+) -> None:
+    outbox = Outbox(Sqlite(str(tmp_path / "shop.db")), value=Int64())
+    outbox.create_tables()
+    (tmp_path / "beside_service.py").write_text(
+        SERVICE.format(group=topic, topic=topic, kind="").replace("drain_s=2", f"scheduler={topic!r}, drain_s=2")
+        + "\nfrom ottla import Outbox\nfrom ottla.stores import Sqlite\n"
+        + "app.relay(Outbox(Sqlite('shop.db')), interval_s=0.05, lease_s=1)\n"
+    )
+    running = run("--workers", "2", app="beside_service:app")
+    pid_of(running, 1)
+    pid_of(running, 2)
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        for number in range(40):
+            outbox.add(connection, topic, number)
+    connection.close()
+    with Producer(kafka.bootstrap_servers, value=Int64(), schedule=topic) as producer:
+        for number in range(40, 80):
+            producer.send(topic, number, deliver_after=1)
+    while len({line.split()[1] for line in running.lines if line.startswith("handled")}) < 80:
+        running.line("handled", timeout_s=60)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == 0
+    assert sum(line.startswith("handled") for line in running.lines) == 80, "each once"
+
+
+@pytest.mark.complete
 def test_a_second_signal_ends_all_at_once_and_a_signal_to_the_whole_group_is_one(
     run: Run, kafka: Any, topic: str
 ) -> None:
@@ -242,7 +275,7 @@ def test_a_worker_that_always_fails_is_given_up_with_its_exit_code(run: Run, tmp
         pytest.param(
             "from ottla import App, Inbox\nfrom ottla.stores import Memory\napp = App('g')\n"
             "@app.handler('t', inbox=Inbox(Memory()))\ndef on_order(value: bytes) -> None: ...",
-            "ConfigError: --workers: on_order: found inbox=Inbox(Memory())",
+            "ConfigError: --workers: inbox= or offsets= of on_order: found Memory in the memory of one process",
             2,
             id="an inbox in memory",
         ),

@@ -28,16 +28,16 @@ class AppRelay(BackgroundTask):
             raise ConfigError(f"App.relay: found {outbox!r}, wanted an Outbox(...)")
         super().__init__("outbox relay", close_s=owner.drain_s + _BEYOND_DRAIN_S)
         self._owner = owner
-        self._outbox = outbox
+        self.outbox = outbox
         self._options = options
 
     def _made(self) -> Any:
         make = importlib.import_module(_MODULE).OutboxRelay
-        return make(self._outbox, self._owner.bootstrap_servers, **self._options)
+        return make(self.outbox, self._owner.bootstrap_servers, **self._options)
 
     def _begin(self, work: Any) -> None:
         try:
-            self._outbox.session().close()
+            self.outbox.session().close()
         except ConfigError:
             raise
         except Exception:
