@@ -8,6 +8,7 @@
 | `Queue` | this SDK, a loop that accepts each job |
 | share consumer of confluent-kafka | librdkafka's preview, explicit acknowledgements, a loop that accepts each |
 | plain consumer of confluent-kafka | a consumer group on the same topic, which acknowledges nothing |
+| 1, 10 and 100 members | `Queue`s of one process that share a partition of the embedded broker, and of Apache Kafka's |
 | `kill -9` | from the kill of a member that holds jobs until another member has one of them, ms |
 
 Each takes the same jobs of 100 bytes from one partition of a broker in a process of its own. CPU is the client's
@@ -33,7 +34,7 @@ from results import Results
 from servers import OTTLA, started
 
 from ottla import App, Producer, Queue, TopicSpec
-from ottla.admin import Admin
+from ottla.admin import Admin, UnknownGroup
 
 CONCURRENCY = 64
 SIZE_BYTES = 100
@@ -47,6 +48,10 @@ with Queue(sys.argv[2], group=sys.argv[3], bootstrap_servers=sys.argv[1], concur
 """
 
 
+MEMBERS = (1, 10, 100)
+MEMBERS_WITHIN_S = 60.0
+BY_MEMBERS = "members of one partition, the same client: {}"
+BROKERS = {"embedded": "ottla", "kafka": "Apache Kafka"}
 THREADS, ASYNCIO, LOOP = "an empty handler, in threads", "an empty handler, on asyncio", "a loop that accepts each"
 PREVIEW, PLAIN = "share consumer of confluent-kafka (preview)", "consumer of confluent-kafka, settles nothing"
 
@@ -173,6 +178,72 @@ def after_a_kill(servers: str) -> float:
     return taken * 1_000
 
 
+def of_members(servers: str, members: int, jobs: int) -> float:
+    """Return the jobs per second that so many members of one partition accept, once all have it."""
+    topic = filled(servers, 0)
+    group = f"{topic}-members"
+    accepted = [0] * members
+    stopping = threading.Event()
+
+    def work(number: int) -> None:
+        with Queue(topic, group=group, bootstrap_servers=servers, concurrency=CONCURRENCY) as queue:
+            while not stopping.is_set():
+                while (job := queue.take(0.2)) is not None:
+                    job.accept()
+                    accepted[number] += 1
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(members)]
+    for thread in threads:
+        thread.start()
+    try:
+        with Admin(servers) as admin:
+            until_s = time.perf_counter() + MEMBERS_WITHIN_S
+            while not are_assigned(admin, group, members):
+                if time.perf_counter() > until_s:
+                    raise TimeoutError(f"not all of {members} members had the partition in {MEMBERS_WITHIN_S:g} s")
+                time.sleep(0.2)
+        began_s = time.perf_counter()
+        with Producer(servers) as producer:
+            for _ in range(jobs):
+                producer.send(topic, b"x" * SIZE_BYTES)
+        while sum(accepted) < jobs:
+            time.sleep(0.005)
+        return jobs / (time.perf_counter() - began_s)
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
+
+
+def are_assigned(admin: Admin, group: str, members: int) -> bool:
+    try:
+        (found,) = admin.describe_groups(group)
+    except UnknownGroup:
+        return False
+    return sum(bool(each.partitions) for each in found.members or ()) == members
+
+
+def on_both(results: Results, jobs: int, rounds: int) -> None:
+    """One broker after the other, and the other way round in the next round."""
+    from apache_kafka import Unavailable
+
+    rates: dict[tuple[int, str], list[float]] = {(count, kind): [] for count in MEMBERS for kind in BROKERS}
+    for number in range(rounds):
+        for kind in list(BROKERS)[:: 1 if number % 2 == 0 else -1]:
+            try:
+                with broker(kind) as servers:
+                    of_members(servers, 1, jobs)  # a JVM needs a while to be fast
+                    for count in MEMBERS:
+                        rates[count, kind].append(of_members(servers, count, jobs))
+                        print(
+                            f"{count:3} members, {BROKERS[kind]:14} {rates[count, kind][-1]:10,.0f} jobs/s", flush=True
+                        )
+            except Unavailable as error:
+                results.problem(BY_MEMBERS.format(MEMBERS[0]), BROKERS[kind], str(error))
+    for (count, kind), found in rates.items():
+        results.add(BY_MEMBERS.format(count), BROKERS[kind], found, "jobs/s")
+
+
 CONTENDERS: dict[str, tuple[str, Callable[[str, str, int], float]]] = {
     THREADS: ("ottla", of_app),
     ASYNCIO: ("ottla", of_async_app),
@@ -219,6 +290,7 @@ def main() -> None:
     for what in (THREADS, ASYNCIO, LOOP):
         results.add(f"{what}: CPU by job", "ottla", cpu_us[what], "µs")
         results.add(f"{what}: CPU by job", PREVIEW, cpu_us[PREVIEW], "µs")
+    on_both(results, options.jobs, options.rounds)
     results.add("kill -9 until another member has a job", "ottla", kills, "ms")
     results.close()
     print(f"{'kill -9 until another member has a job':45} {max(kills):10,.0f} ms at most")
