@@ -58,8 +58,9 @@ class ClaimTasks(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run to be dispatched."""
+    """A run to be dispatched, as the task was declared when it was due."""
 
+    definition: Definition
     due_ms: int
     expires_ms: int | None
     trigger: bytes | None = None
@@ -70,11 +71,12 @@ class TaskWrite:
     """What becomes of one task: its runs, and its state behind them; None after it was removed."""
 
     id: str
-    definition: Definition | None
     runs: tuple[Run, ...]
     state: State | None
     is_changed: bool
     """The state is written."""
+    read_to: int
+    """Requests at smaller offsets are part of the state."""
     triggers: tuple[bytes, ...]
     """Keys of the triggers that are done."""
 
@@ -248,20 +250,19 @@ class OwnedTasks:
         except InvalidTimes as error:  # another owner may know the time zone
             task.problem, task.again_ms = str(error), now_ms + _AGAIN_MS
         triggers = () if requests else tuple(key for key, each in task.triggers.items() if each.at_ms <= now_ms)
+        is_changed = state != before or len(runs) > 0
         if state is not None:
             runs += [_triggered(state.definition, task.triggers[key]) for key in triggers]
-        if state == before and not triggers:
+        if not is_changed and not triggers:
             task.requests = requests  # the others changed nothing
             return None
-        if state is not None:
-            # Requests that are not applied yet are read again by the next owner.
-            state = replace(state, read_to=requests[0].offset if requests else self.next_offset)
         return TaskWrite(
             id=id,
-            definition=None if state is None else state.definition,
             runs=tuple(runs),
             state=state,
-            is_changed=state != before,
+            is_changed=is_changed,
+            # Requests that are not applied yet are read again by the next owner.
+            read_to=requests[0].offset if requests else self.next_offset,
             triggers=triggers,
         )
 
@@ -277,7 +278,9 @@ class OwnedTasks:
         # Of those that are made up for, each would have expired before it is dispatched.
         at_next = None if definition.missed == "all" else next_ms
         is_next = definition.expires_after_ms is None
-        runs.append(Run(due_ms=due_ms, expires_ms=at_next if is_next else _expiry(definition, due_ms)))
+        runs.append(
+            Run(definition=definition, due_ms=due_ms, expires_ms=at_next if is_next else _expiry(definition, due_ms))
+        )
         return replace(state, next_ms=next_ms, last_ms=due_ms)
 
     def _changed(self, state: State | None, request: TaskRequest) -> State | None:
@@ -319,8 +322,7 @@ class OwnedTasks:
     def _written(self, write: TaskWrite) -> None:
         task = self.tasks[write.id]
         task.state = write.state
-        read_to = self.next_offset if write.state is None else write.state.read_to
-        task.requests = [request for request in task.requests if request.offset >= read_to]
+        task.requests = [request for request in task.requests if request.offset >= write.read_to]
         for key in write.triggers:
             task.triggers.pop(key, None)
         self.dispatched += len(write.runs)
@@ -328,8 +330,7 @@ class OwnedTasks:
     def _take_in_state(self, found: StateRead) -> None:
         task = self._task(found.id)
         task.state = found.state
-        read_to = found.state.read_to if found.state is not None else 0
-        task.requests = [request for request in task.requests if request.offset >= read_to]
+        task.requests = [request for request in task.requests if request.offset >= found.read_to]
 
     def _task(self, id: str) -> _Task:
         return self.tasks.setdefault(id, _Task())
@@ -340,7 +341,9 @@ def _is_due(state: State, until_ms: int) -> bool:
 
 
 def _triggered(definition: Definition, trigger: Trigger) -> Run:
-    return Run(due_ms=trigger.at_ms, expires_ms=_expiry(definition, trigger.at_ms), trigger=trigger.key)
+    return Run(
+        definition=definition, due_ms=trigger.at_ms, expires_ms=_expiry(definition, trigger.at_ms), trigger=trigger.key
+    )
 
 
 def _expiry(definition: Definition, due_ms: int) -> int | None:

@@ -6,7 +6,7 @@ append times.
 | `definition <id>` | JSON of a `Definition`; null removes the task | an app that declares the task, when it starts |
 | `pause <id>` | `true` or `false` | `ottla schedule pause` and `resume` |
 | `trigger <id> <name>` | `true`; null once it was dispatched | `ottla schedule trigger` |
-| `state <id>` | JSON of a `State` | the owner of the tasks, in the transaction that dispatches a run |
+| `state <id>` | JSON of a `State`, `read_to` alone after a removal | the owner, with the runs that it dispatches |
 
 All but states are requests: the owner applies them in the order of their offsets. A state says which requests it knows
 (`read_to`), so that compaction may remove the older ones.
@@ -106,8 +106,6 @@ class State:
     last_ms: int | None = None
     """The due time of the last run that was dispatched."""
     is_paused: bool = False
-    read_to: int = 0
-    """Requests at smaller offsets are part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +136,11 @@ class TriggerDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRead:
-    """The state of a task; None after it was removed."""
+    """The state of a task; None after it was removed. Requests at smaller offsets than `read_to` are part of it."""
 
     id: str
     state: State | None
+    read_to: int
 
 
 TaskRecord: TypeAlias = tuple[str, TaskRequest] | Trigger | TriggerDone | StateRead
@@ -167,20 +166,17 @@ def trigger_record(id: str, name: str) -> tuple[bytes, bytes]:
     return f"trigger {id} {name}".encode(), b"true"
 
 
-def state_record(topic: str, id: str, state: State | None) -> RecordToWrite:
-    """Return the record of a state; None marks that the task was removed."""
-    value = (
-        None
-        if state is None
-        else {
+def state_record(topic: str, id: str, state: State | None, *, read_to: int) -> RecordToWrite:
+    """Return the record of a state. None says that the task was removed."""
+    value: dict[str, Any] = {"read_to": read_to}
+    if state is not None:
+        value |= {
             "definition": state.definition.to_json(),
             "next_ms": state.next_ms,
             "last_ms": state.last_ms,
             "is_paused": state.is_paused,
-            "read_to": state.read_to,
         }
-    )
-    return RecordToWrite(topic, 0, b"state " + id.encode(), None if value is None else msgspec.json.encode(value), [])
+    return RecordToWrite(topic, 0, b"state " + id.encode(), msgspec.json.encode(value), [])
 
 
 def run_record(
@@ -218,22 +214,25 @@ def parse_task_record(record: Record[Any]) -> TaskRecord | None:
             if value is None:
                 return TriggerDone(key=key)
             return Trigger(key=key, id=_id(rest.rpartition(b" ")[0]), at_ms=record.timestamp_ms)
-        if kind == b"state":
-            return StateRead(id=_id(rest), state=None if value is None else _state(read_json(value, most_depth=3)))
+        if kind == b"state" and value is not None:
+            return _state(_id(rest), read_json(value, most_depth=3))
     except (InvalidTask, ForeignJsonError, UnicodeDecodeError):
         pass
     return None
 
 
-def _state(found: Any) -> State:
+def _state(id: str, found: Any) -> StateRead:
     fields = _mapping(found)
-    return State(
-        definition=_definition(fields.get("definition")),
+    read_to, definition = _number(fields.get("read_to"), 2**63), fields.get("definition")
+    if definition is None:
+        return StateRead(id=id, state=None, read_to=read_to)
+    state = State(
+        definition=_definition(definition),
         next_ms=_optional_ms(fields.get("next_ms")),
         last_ms=_optional_ms(fields.get("last_ms")),
         is_paused=fields.get("is_paused") is True,
-        read_to=_number(fields.get("read_to"), 2**63),
     )
+    return StateRead(id=id, state=state, read_to=read_to)
 
 
 def _definition(found: Any) -> Definition:

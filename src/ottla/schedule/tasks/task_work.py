@@ -110,9 +110,9 @@ class TaskWork:
 
     def _write(self, writes: list[TaskWrite]) -> WriteRefused | None:
         targets = [
-            (write.definition.topic, None, number)
+            (topic, None, number)
             for number, write in enumerate(writes)
-            if write.runs and write.definition is not None
+            for topic in {run.definition.topic for run in write.runs}
         ]
         refused = self._transactions.problem(targets)
         if refused is not None:
@@ -120,10 +120,9 @@ class TaskWork:
         batches = self._transactions.begin(self._now_ms)
         for number, write in enumerate(writes):
             for run in write.runs:
-                assert write.definition is not None
                 batches.add(
                     run_record(
-                        write.definition,
+                        run.definition,
                         due_ms=run.due_ms,
                         dispatched_ms=self._now_ms,
                         expires_ms=run.expires_ms,
@@ -132,7 +131,7 @@ class TaskWork:
                     number,
                 )
             if write.is_changed:
-                batches.add(state_record(self._place.topic, write.id, write.state), OWN)
+                batches.add(state_record(self._place.topic, write.id, write.state, read_to=write.read_to), OWN)
             for key in write.triggers:
                 batches.add(RecordToWrite(self._place.topic, self._place.partition, key, None, []), OWN)
         refused = self._transactions.commit(batches)

@@ -26,6 +26,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture
 def setup() -> Iterator[Setup]:
     with virtual_setup() as made:
+        made.clock.advance(seconds=(HOUR_MS - made.clock.now_ms() % HOUR_MS) // 1_000 + 60)  # a minute past the hour
         yield made
 
 
