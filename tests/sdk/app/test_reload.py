@@ -161,3 +161,33 @@ def test_a_service_whose_watcher_was_killed_ends_too(
         return Path(f"/proc/{pid}/stat").read_text().split(") ")[1].startswith("Z")
 
     wait_until(is_gone, 20, what="the end of the service")
+
+
+@pytest.mark.complete
+def test_the_next_service_runs_in_a_process_that_was_loaded_before_the_change(
+    reloaded: tuple[ProcessLines, Callable[[str], None]], kafka: Any, kafka_topic: str
+) -> None:
+    running, write = reloaded
+    children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+    if not children.exists():
+        pytest.skip("the kernel does not list children of a process (CONFIG_PROC_CHILDREN)")
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\1"])
+    first = running.line("handled 1 by v1").split()[-1]
+    wait_until(lambda: len(children.read_text().split()) == 2, 30, what="the spare process")
+    (spare,) = set(children.read_text().split()) - {first}
+    write("v2")
+    running.line("stopped v1")
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\2"])
+    assert running.line("handled 2 by v2").split()[-1] == spare
+
+    wait_until(lambda: len(children.read_text().split()) == 2, 30, what="the next one")
+    os.kill(int((set(children.read_text().split()) - {spare}).pop()), signal.SIGKILL)
+    write("v3")
+    running.line("stopped v2")
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\3"])
+    assert running.line("handled 3 by v3")
+
+    wait_until(lambda: len(children.read_text().split()) == 2, 30, what="the next one")
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == 0, "without its spare process"
+    assert running.lines[-1] == "stopped v3"

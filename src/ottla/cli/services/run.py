@@ -150,6 +150,7 @@ def run(
     if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
         given_on_command_line(bootstrap_servers, os.environ)
     with contextlib.nullcontext() if worker is None else worker.reporting_refusals():
+        _be_spare("ottla.aio.serve.runner" if on_event_loop else "ottla.sync.serve.runner")
         app = load_app(target)
         _be_reloaded(app)
         if bootstrap_servers is not None:
@@ -233,6 +234,13 @@ def _without(arguments: Sequence[str], option: str, *, takes_value: bool = False
         else:
             kept.append(argument)
     return kept
+
+
+def _be_spare(runner: str) -> None:
+    """In a spare process of `--reload`, load all but the service, and wait for the change that needs it."""
+    if os.environ.pop("_OTTLA_SPARE", None) is not None:
+        importlib.import_module(runner)
+        importlib.import_module("ottla.cli.services.reload").wait_as_spare(int(os.environ["_OTTLA_PARENT_PIPE"]))
 
 
 def _be_reloaded(app: App) -> None:
