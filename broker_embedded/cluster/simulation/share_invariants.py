@@ -21,7 +21,7 @@ from broker_embedded.cluster.simulation.nodes import SimulatedNode
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.share.partition import SharePartition
-from broker_embedded.share.share_partitions import ShareHost
+from broker_embedded.share.share_host import ShareHost
 from broker_embedded.share.states import FINAL, RecordState
 
 SHARE_GROUP = "sharers"

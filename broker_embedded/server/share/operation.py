@@ -16,7 +16,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.purgatory.purgatory import DelayedOperation
 from broker_embedded.server.requests.context import Body, RequestContext
 from broker_embedded.share.session import ShareSession, TopicIdPartition
-from broker_embedded.share.share_partitions import waiting_key
+from broker_embedded.share.share_host import waiting_key
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

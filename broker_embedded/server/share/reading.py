@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.share.events import Acquire, AcquiredRange, LogBatch, LogStartMoved
-from broker_embedded.share.share_partitions import ShareHost
+from broker_embedded.share.share_host import ShareHost
 from ottla_wire.facts import fact
 from ottla_wire.records.batch import BatchHeader, iter_batches
 
