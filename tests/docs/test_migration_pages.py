@@ -164,7 +164,17 @@ def test_the_partitioner_that_keeps_librdkafkas_keys_exists(run_block) -> None:
     assert "consistent_random" in PARTITIONERS
 
 
-@pytest.mark.parametrize("page", ["faststream.md", "quix-streams.md", "rabbitmq.md"])
+async def test_the_service_from_faust_bills_what_its_models_have_written(run_block, kafka: Kafka, make_topic) -> None:
+    topic, dead, billed = make_topic(), make_topic(), list[int]()
+    of_faust = b'{"id": 4, "total": 1.5, "__faust": {"ns": "service.Order"}}'
+    kafka.produce(topic, [*ORDERS, of_faust])
+    renamed = {"orders": topic, "orders_dead-letters": dead, "billing": kafka.fresh_name("billing")}
+    app = run_block("faust.md", "after", {"bill": billed.append}, **renamed)["app"]
+    async with ServedApp(app, kafka.bootstrap_servers):
+        await wait_until_async(lambda: sorted(billed) == [1, 2, 3, 4], 60, what="four orders")
+
+
+@pytest.mark.parametrize("page", ["faststream.md", "quix-streams.md", "rabbitmq.md", "faust.md"])
 def test_the_code_of_the_peers_is_python(page: str) -> None:
     assert ast.parse(block(page, "peer")).body
 
