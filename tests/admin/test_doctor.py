@@ -452,6 +452,9 @@ CASES = [
         topic(), topic("ottla.schedule.default", of=64, **{**SCHEDULE, "retention_ms": str(7 * DAY_MS)}))),
     Case("SCH02", "has 3 partitions, and the wheel has 64 slots", topics(
         topic(), topic("ottla.schedule.default", **SCHEDULE))),
+    Case("SCH03", "ottla.tasks.billing has recurring tasks, and group ottla.schedule.billing has no member", {
+        **topics(topic(), topic("ottla.tasks.billing", of=1, cleanup_policy="compact")),
+        "groups": (group(group_id="ottla.schedule.billing", state="Empty", members=()),)}),
     Case("QUO01", "client-id reports, user (default) has producer_byte_rate=100: clients", {"quotas": (
         QuotaInfo(entity={"user": None, "client-id": "reports"}, name="producer_byte_rate", value=100.0),)}),
     Case("SEC01", "3 brokers have no authorizer", every_broker(authorizer_class_name="")),
@@ -649,8 +652,12 @@ def test_a_schedule_with_a_scheduler_or_without_messages_needs_none() -> None:
     )
     letters = topic("ottla.schedule.default.dead-letters", of=1)
     done = replace(topic("ottla.schedule.done", of=64, **SCHEDULE), waiting=0)
-    facts = replace(GOOD, **topics(schedule, empty, letters, done), groups=(group(group_id="ottla.schedule.default"),))
-    assert examine(Evidence(facts=facts), only=["SCH01", "SCH02"]).findings == ()
+    tasks = topic("ottla.tasks.default", of=1)
+    none = topic("ottla.tasks.old", partitions=[partition(0, high_watermark=0)])
+    facts = replace(
+        GOOD, **topics(schedule, empty, letters, done, tasks, none), groups=(group(group_id="ottla.schedule.default"),)
+    )
+    assert examine(Evidence(facts=facts), only=["SCH01", "SCH02", "SCH03"]).findings == ()
 
 
 @pytest.mark.parametrize("count", [0, 1])

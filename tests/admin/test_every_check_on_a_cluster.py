@@ -28,8 +28,10 @@ from ottla.admin import (
 from ottla.admin.doctor import Evidence, Limits, Report, all_checks, declaration_of, examine
 from ottla.admin.facts.facts_reader import EVERYTHING
 from ottla.schedule.headers import DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
+from ottla.schedule.tasks.task_records import Definition, tasks_topic
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.produce.producer import Producer
+from ottla.sync.serve.task_registration import register_tasks
 from ottla.testing import Kafka, wait_until
 
 HERE = "tests/admin/test_every_check_on_a_cluster.py"
@@ -62,7 +64,9 @@ PROVOKED_BY = {
     "GRP03": "tests/admin/test_commit_times.py::test_a_group_whose_offsets_expire_is_found",
     "APP02": "tests/admin/test_permissions_of_a_service.py::test_what_is_missing_is_found_and_granted_by_the_fix",
     "QUO01": f"{HERE}::test_a_quota_that_lets_nothing_through",
-    **dict.fromkeys(("SCH01", "SCH02"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"),
+    **dict.fromkeys(
+        ("SCH01", "SCH02", "SCH03"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"
+    ),
 }
 """The test in which each check finds something on a cluster that runs."""
 
@@ -359,7 +363,10 @@ def test_a_schedule_that_nobody_serves_and_that_would_lose_messages(admin: Admin
     )
     with Producer(kafka.bootstrap_servers) as producer:
         producer.send("later", b"in an hour", deliver_after=3_600).result()
+    task = Definition(id="billing/report", version=(1,), topic="reports", cron="0 8 * * *")
+    register_tasks(kafka.bootstrap_servers, DEFAULT_NAME, [task], settings={})
     facts = admin.facts({*EVERYTHING, Part.SCHEDULES})
+    assert subjects(examine(Evidence(facts=facts), only=["SCH03"]), "SCH03") == {tasks_topic(DEFAULT_NAME)}
     report = examine(Evidence(facts=facts), only=["SCH01", "SCH02"])
     assert subjects(report, "SCH01") == {good}
     assert report.findings[-1].message.startswith(f"1 delayed messages wait in {good}")

@@ -1,4 +1,4 @@
-"""SCH: delayed messages that no scheduler delivers, or that a topic's settings would lose."""
+"""SCH: delayed messages and recurring tasks without a scheduler, and messages that a topic's settings would lose."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import Evidence, Severity
 from ottla.admin.facts.cluster_facts import Part, TopicInfo
-from ottla.admin.operations.schedule_waits import is_schedule, unserved_schedules
-from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
+from ottla.admin.operations.schedule_waits import is_schedule, running_groups, unserved_schedules
+from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX, schedule_topic
+from ottla.schedule.tasks.task_records import tasks_topic
 from ottla.schedule.wheel import WHEEL
 
 
@@ -62,6 +63,29 @@ def loses_messages(seen: Evidence) -> Iterator[CheckResult]:
                 message=f"{topic.name} has {len(topic.partitions)} partitions, and the wheel has {WHEEL.partitions}"
                 " slots",
                 fix=f"deliver or cancel what waits, delete {topic.name}, and let a scheduler create it",
+            )
+
+
+@check(
+    "SCH03",
+    Severity.WARNING,
+    "Recurring tasks are declared, and no scheduler runs",
+    reads={Part.TOPICS, Part.OFFSETS, Part.GROUPS},
+    why="A scheduler dispatches the runs of recurring tasks. Without one, no task runs; what is made up for later, each"
+    " task says (`missed=`).",
+    fix="ottla schedule run --name NAME, or App(scheduler=True) in a service",
+)
+def no_scheduler_of_tasks(seen: Evidence) -> Iterator[CheckResult]:
+    running = running_groups(seen.facts)
+    for topic in seen.facts.topics:
+        name = topic.name.removeprefix(tasks_topic(""))
+        has_tasks = topic.name != name and any(each.records for each in topic.partitions)
+        if has_tasks and schedule_topic(name) not in running:
+            yield CheckResult(
+                subject=topic.name,
+                message=f"{topic.name} has recurring tasks, and group {schedule_topic(name)} has no member: no task"
+                " runs",
+                fix=f"ottla schedule run --name {name}, or App(scheduler={name!r}) in a service",
             )
 
 

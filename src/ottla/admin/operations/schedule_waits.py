@@ -30,12 +30,17 @@ _ABSENT: Final = frozenset({"Empty", "Dead"})
 
 def unserved_schedules(facts: ClusterFacts) -> tuple[TopicInfo, ...]:
     """Return topics of schedules that have records, and whose group has no member."""
-    running = {group.group_id for group in facts.groups if group.state not in _ABSENT}
+    running = running_groups(facts)
     return tuple(
         topic
         for topic in facts.topics
         if is_schedule(topic.name) and topic.name not in running and any(each.records for each in topic.partitions)
     )
+
+
+def running_groups(facts: ClusterFacts) -> set[str]:
+    """Return the groups that have members."""
+    return {group.group_id for group in facts.groups if group.state not in _ABSENT}
 
 
 def is_schedule(name: str) -> bool:

@@ -87,17 +87,20 @@ def remove(task_id: str, kafka: Settings, out: Output, consent: Consent, name: s
 
 def tasks_of(kafka: Settings, name: str) -> dict[str, State]:
     """Return the recurring tasks of a schedule by id; none where no app has declared one."""
-    from ottla.browse.topic_reader import TopicReader
-    from ottla.schedule.tasks.owned_tasks import OwnedTasks
+    from ottla.schedule.tasks.reading import read_tasks
+    from ottla.wire_client.client_settings import connection_settings
+    from ottla.wire_client.cluster.cluster_client import Cluster
+    from ottla.wire_client.ranges import Isolation
 
-    tasks = OwnedTasks()
+    timeout_ms = round(timeout_s() * 1_000)
+    wire = connection_settings(
+        kafka, isolation=Isolation.READ_COMMITTED, client_id="ottla-schedule", api_timeout_ms=timeout_ms
+    )
     try:
-        with TopicReader(kafka["bootstrap.servers"], tasks_topic(name), settings=kafka) as reader:
-            for record in reader.stream_to_end():
-                tasks.take_in(record)
+        with Cluster(wire) as cluster:
+            return read_tasks(cluster, tasks_topic(name))
     except UnknownTopic:
-        pass
-    return tasks.states()
+        return {}
 
 
 def _known(kafka: Settings, name: str, given: str) -> str:

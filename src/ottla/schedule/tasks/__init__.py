@@ -1,2 +1,2 @@
 """Recurring tasks of a schedule: their due times, their records, and what their owner dispatches. Pure but for
-`task_work`."""
+`task_work` and `reading`."""

@@ -8,12 +8,23 @@ from typing import Any, Final
 from ottla.admin import Admin, PartlyDone
 from ottla.admin.operations.topic_changes import create_missing_topics
 from ottla.config import admin_settings
-from ottla.errors import ConfigError
-from ottla.schedule.tasks.task_records import Definition, definition_record, tasks_topic
+from ottla.errors import ConfigError, OttlaError
+from ottla.schedule.tasks.reading import read_tasks
+from ottla.schedule.tasks.task_records import (
+    TOPIC_CONFIG,
+    TOPIC_PREFIX,
+    Definition,
+    State,
+    definition_record,
+    tasks_topic,
+)
 from ottla.schedule.topics import tasks_spec
 from ottla.sync.produce.producer import Producer
 from ottla.telemetry import log_event
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.ranges import Isolation
 
 _ADMIN_S: Final = 30.0
 
@@ -24,7 +35,8 @@ def register_tasks(
     """Write the definitions, and create the topic if it is missing. The owner of the tasks applies those that are new,
     or changed.
 
-    Raises `ConfigError` where the topic is missing and may not be created, and the errors of `Producer`.
+    Raises `ConfigError` where the topic is missing and may not be created, or would lose tasks, and the errors of
+    `Producer`.
     """
     topic = tasks_topic(schedule)
     own = admin_settings(bootstrap_servers, settings=settings)
@@ -34,6 +46,27 @@ def register_tasks(
         deliveries = [producer.send(topic, value, key=key) for key, value in map(definition_record, definitions)]
         for delivery in deliveries:
             delivery.result()
+    wire = connection_settings(own, isolation=Isolation.READ_COMMITTED, client_id="ottla-tasks")
+    try:
+        with Cluster(wire) as cluster:
+            _log_differences(definitions, read_tasks(cluster, topic), topic)
+    except OttlaError:
+        pass  # the tasks are declared: only the log has to do without the differences
+
+
+def _log_differences(definitions: Sequence[Definition], there: Mapping[str, State], topic: str) -> None:
+    """Log which tasks have a later declaration, and which of the same groups are not declared here."""
+    declared = {each.id: each for each in definitions}
+    groups = {id.rpartition("/")[0] for id in declared}
+    for id, state in there.items():
+        own = declared.get(id)
+        if own is not None and state.definition.version > own.version:
+            found = ".".join(map(str, state.definition.version))
+            version = ".".join(map(str, own.version))
+            log_event("task_outdated", "warning", {"task": id, "version": version, "found_version": found})
+        elif own is None and id.rpartition("/")[0] in groups:
+            hint = f"ottla schedule remove {id} --name {topic.removeprefix(TOPIC_PREFIX)}"
+            log_event("task_undeclared", "warning", {"task": id, "hint": hint})
 
 
 def _ensure(admin: Admin, topic: str) -> None:
@@ -44,3 +77,20 @@ def _ensure(admin: Admin, topic: str) -> None:
         raise ConfigError(f"{topic} was not created: {error}") from error
     for name in created:
         log_event("topic_created", "info", {"topic": name})
+    if not created:
+        _check(admin, topic)
+
+
+def _check(admin: Admin, topic: str) -> None:
+    """Check a topic that was there before."""
+    (found,) = admin.describe_topics(topic, parts=())
+    if len(found.partitions) != 1:
+        raise ConfigError(f"{topic}: found {len(found.partitions)} partitions, wanted 1: it has one owner")
+    try:
+        settings = admin.topic_settings(topic)
+    except BrokerRefused:
+        return  # DESCRIBE_CONFIGS is not allowed
+    for name in ("cleanup.policy", "message.timestamp.type"):
+        value, wanted = settings[name].value, TOPIC_CONFIG[name]
+        if value not in (None, wanted):
+            raise ConfigError(f"{topic}: found {name}={value}, wanted {wanted}: recurring tasks would be lost or late")

@@ -662,6 +662,18 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
     ),
     "Schedules": (
         _row("scheduler_started", "info", "A scheduler joined the group of its schedule.", "schedule"),
+        _row(
+            "task_outdated",
+            "warning",
+            "An app declares a recurring task, and a later version of it is in force, which stays.",
+            "task version found_version",
+        ),
+        _row(
+            "task_undeclared",
+            "warning",
+            "A recurring task of the app's group is not declared by the app that starts. It continues.",
+            "task hint",
+        ),
         _row("scheduler_failed", "error", "The scheduler of an app failed, and starts again.", "schedule error"),
         _row(
             "no_scheduler",

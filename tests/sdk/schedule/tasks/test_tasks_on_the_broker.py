@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from ottla import App, TaskRun, TopicSpec
+from ottla import App, ConfigError, TaskRun, TopicSpec
 from ottla.schedule.owner_transactions import OwnerTransactions
 from ottla.schedule.slot import WriteRefused
 from ottla.schedule.slot_batches import Batches
@@ -338,6 +339,38 @@ def test_a_time_zone_that_the_scheduler_does_not_have_keeps_the_earlier_declarat
     setup.clock.advance(hours=1)
     settle(scheduler, "runs", 1, setup)
     scheduler.close()
+
+
+@pytest.mark.complete
+def test_an_app_logs_which_of_its_tasks_are_outdated_and_which_it_does_not_declare(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(setup, hourly(version=(1, 10)), hourly(id="g/old"), hourly(id="other/old"))
+    capsys.readouterr()
+    declare(setup, hourly(version=(1, 9)))
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"task_' in line]
+    fields = [{name: value for name, value in event.items() if name not in ("timestamp", "level")} for event in events]
+    assert sorted(fields, key=str) == [
+        {"event": "task_outdated", "task": "g/hourly", "version": "1.9", "found_version": "1.10"},
+        {"event": "task_undeclared", "task": "g/old", "hint": "ottla schedule remove g/old --name default"},
+    ]
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize(
+    ("partitions", "config", "found"),
+    [
+        (3, {}, "found 3 partitions, wanted 1"),
+        (1, {"cleanup.policy": "delete"}, "found cleanup.policy=delete, wanted compact"),
+        (1, {"cleanup.policy": "compact"}, "found message.timestamp.type=CreateTime, wanted LogAppendTime"),
+    ],
+)
+def test_a_topic_that_would_lose_tasks_is_refused(
+    setup: Setup, partitions: int, config: dict[str, str], found: str
+) -> None:
+    setup.cluster.create_topic(TOPIC, partitions=partitions, config=config)
+    with pytest.raises(ConfigError, match=found):
+        declare(setup, hourly())
 
 
 # In apps
