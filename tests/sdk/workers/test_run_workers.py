@@ -52,6 +52,8 @@ def bye() -> None:
 """
 
 Run = Callable[..., ProcessLines]
+LONG_SESSION = '"session.timeout.ms": 45_000'
+"""Longer than any wait of these tests."""
 
 
 @pytest.fixture
@@ -65,9 +67,9 @@ def run(tmp_path: Path, kafka: Any, topic: str, kafka_group: str) -> Iterator[Ru
     for name, kind in (("many_service", ""), ("loop_service", "async ")):
         (tmp_path / f"{name}.py").write_text(SERVICE.format(group=kafka_group, topic=topic, kind=kind))
 
-    def start(*arguments: str, app: str = "many_service:app", in_own_group: bool = False) -> ProcessLines:
+    def start(*arguments: str, app: str = "many_service:app", in_own_group: bool = False, **more: str) -> ProcessLines:
         command = [sys.executable, "-m", "ottla", "run", app, "--log-format", "json", *arguments]
-        environ = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+        environ = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, **more}
         process = ProcessLines(command, tmp_path, in_own_group=in_own_group, **environ)
         started.append(process)
         return process
@@ -165,6 +167,22 @@ def test_a_worker_that_is_killed_is_named_and_started_again(run: Run, kafka: Any
     while not all(any(line.startswith(f"handled {number} by") for line in running.lines) for number in range(4)):
         running.line("handled")
     running.process.send_signal(signal.SIGINT)
+    assert running.end() == 0
+
+
+@pytest.mark.complete
+def test_a_killed_worker_with_an_instance_id_gets_its_partitions_back_without_waiting(
+    run: Run, tmp_path: Path, topic: str, kafka_group: str
+) -> None:
+    text = SERVICE.format(group=kafka_group, topic=topic, kind="").replace('"session.timeout.ms": 6_000', LONG_SESSION)
+    (tmp_path / "static_service.py").write_text(text)
+    running = run("--workers", "2", app="static_service:app", OTTLA_CONSUMER_GROUP_INSTANCE_ID="pod-0")
+    killed = pid_of(running, 1)
+    own = json.loads(running.line('"partitions_assigned", "worker": 2'))["partitions"]
+    os.kill(killed, signal.SIGKILL)
+    again = json.loads(running.line('"partitions_assigned", "worker": 1', timeout_s=40))["partitions"]
+    assert {*own, *again} == {f"{topic}-{number}" for number in range(4)}, "what worker 2 did not take"
+    running.process.send_signal(signal.SIGTERM)
     assert running.end() == 0
 
 
