@@ -48,11 +48,11 @@ def test_the_tested_service_passes_on_the_embedded_broker_and_on_one_that_runs_e
 
 
 @pytest.fixture
-def service(kafka: Kafka) -> Iterator[subprocess.Popen[str]]:
+def service(clean_kafka: Kafka) -> Iterator[subprocess.Popen[str]]:
     for topic in ("orders", "orders.dead-letters"):
-        kafka.create_topic(topic)
+        clean_kafka.create_topic(topic)
     command = [sys.executable, "-m", "ottla", "run", "service:app"]
-    environment = {**os.environ, "OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    environment = {**os.environ, "OTTLA_BOOTSTRAP_SERVERS": clean_kafka.bootstrap_servers}
     started = subprocess.Popen(command, cwd=EXAMPLES, env=environment, stdout=subprocess.PIPE, text=True)
     yield started
     if started.poll() is None:
@@ -62,10 +62,10 @@ def service(kafka: Kafka) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 def test_the_service_runs_from_the_command_line_and_ends_cleanly_on_sigterm(
-    kafka: Kafka, service: subprocess.Popen[str]
+    clean_kafka: Kafka, service: subprocess.Popen[str]
 ) -> None:
-    kafka.produce("orders", [{"id": 1, "total": 9.5}, {"id": "two"}])
-    (dead,) = wait_until(lambda: _dead_letters(kafka), 30, what="the dead letter")
+    clean_kafka.produce("orders", [{"id": 1, "total": 9.5}, {"id": "two"}])
+    (dead,) = wait_until(lambda: _dead_letters(clean_kafka), 30, what="the dead letter")
     service.send_signal(signal.SIGTERM)
     output, _ = service.communicate(timeout=30)
     assert service.returncode == 0
