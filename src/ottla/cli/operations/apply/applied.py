@@ -9,7 +9,7 @@ import click
 
 from ottla.browse.reset_items import undo_path
 from ottla.cli.operations.apply.display import show_plan
-from ottla.cli.operations.apply.replicas import move_replicas, planned_moves, takes_a_throttle
+from ottla.cli.operations.apply.replicas import check_moves, move_replicas, takes_a_throttle
 from ottla.cli.operations.apply.sources import (
     PLAN_ENDING,
     of_declarations,
@@ -77,7 +77,7 @@ def run(
         passwords = {} if consent.is_dry_run else passwords_of(plan)
         if plan.changes:
             admin.check_declared(plan)
-            planned_moves(admin, plan.replica_factors)
+            check_moves(admin, plan.replica_factors, throttle=throttle, no_throttle=no_throttle)
             if not consent.agree(_question(plan), name=_typed(plan)):
                 return
         elif consent.is_dry_run:

@@ -32,6 +32,20 @@ def takes_a_throttle(command: F) -> F:
     )(command)
 
 
+def check_moves(admin: Admin, factors: Mapping[str, int], *, throttle: str | None, no_throttle: bool) -> None:
+    """Raise InputError for replicas that cannot be placed, or that need a throttle, before anything is changed."""
+    from ottla.admin.placement.executor import RunOptions
+    from ottla.browse.human_amounts import bytes_of
+    from ottla.browse.plan_files import check_throttle
+
+    if throttle is not None and no_throttle:
+        raise InputError("found --throttle and --no-throttle, wanted one of them")
+    rate = None if throttle is None else bytes_of("--throttle", throttle)
+    moves = planned_moves(admin, factors)
+    if moves is not None:
+        check_throttle(RunOptions(throttle=rate), moves.moves, said=no_throttle)
+
+
 def planned_moves(admin: Admin, factors: Mapping[str, int]) -> MovePlan | None:
     """Return where the planner puts the replicas. InputError for more than there are brokers."""
     from ottla.admin import Part
