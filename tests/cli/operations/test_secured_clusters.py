@@ -115,6 +115,39 @@ def test_what_a_user_may_not_do_is_one_error_and_exit_code_2(ottla: Run, secured
         assert len(admin.describe_topics("seen")[0].partitions) == 1
 
 
+@pytest.mark.parametrize(
+    ("declared", "named"),
+    [
+        ('[topics.seen]\nsettings.retention.ms = "1h"\n', "seen"),
+        ("[topics.seen]\npartitions = 2\n[topics.brand-new]\n", "TOPIC_AUTHORIZATION_FAILED"),
+        ("[topics.hidden]\npartitions = 2\n", "hidden"),
+        ('[[acls]]\nallow = ["User:half"]\ntopics = ["seen"]\n', "ACLs"),
+        ('[[quotas]]\nuser = "half"\nproducer_byte_rate = 1\n', "quotas"),
+        ('[[users]]\nname = "half"\npassword_env = "PATH"\n', "users"),
+    ],
+)
+def test_a_declaration_that_a_user_may_not_apply_changes_nothing(
+    ottla: Run, secured: SecureKafka, tmp_path: Path, declared: str, named: str
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(declared)
+    refused = ottla("half", "apply", str(file), "--yes")
+    assert refused.exit_code == 2, refused.output
+    assert named in refused.stderr
+    assert "AUTHORIZATION_FAILED" in refused.stderr
+    with Admin(secured.bootstrap_servers, settings=secured.settings) as admin:
+        assert {each.name for each in admin.list_topics()} == {"seen", "hidden"}
+        assert len(admin.describe_topics("seen")[0].partitions) == 1
+
+
+def test_who_may_only_describe_finds_drift(ottla: Run, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("[topics.seen]\npartitions = 2\n")
+    drift = ottla("half", "apply", "plan", str(file), "--exit-code")
+    assert drift.exit_code == 1, drift.output
+    assert drift.stdout.startswith("partitions\tseen\t\t1\t2\t")
+
+
 def test_trimming_what_has_no_records_needs_no_right_to_delete(ottla: Run) -> None:
     assert ottla("half", "topics", "delete-records", "seen", "--before", "latest").exit_code == 0
 
@@ -193,6 +226,7 @@ read_only = true
         ["cluster", "set", "all", "message.max.bytes=2MiB", "--yes"],
         ["cluster", "unset", "all", "message.max.bytes", "--yes"],
         ["cluster", "elect", "--yes"],
+        ["apply", "run", "cluster.toml", "--yes"],
     ):
         ended = run(*changing)
         assert ended.exit_code == 2

@@ -149,6 +149,11 @@ def _read(changes: Sequence[PlannedChange], at_ms: int) -> AdminOperation[FoundC
         yield from read_found(
             {change.subject for change in changes if change.kind in of_topics},
             {change.subject for change in changes if change.kind is Kind.GROUP_SETTING},
+            with_settings={
+                change.subject
+                for change in changes
+                if change.kind is Kind.TOPIC_SETTING or (change.shape is not None and change.shape.settings)
+            },
             has_acls=Kind.ACL in kinds,
             has_quotas=Kind.QUOTA in kinds,
             has_users=Kind.USER in kinds,

@@ -26,6 +26,10 @@ def read_declared(declared: DeclaredCluster, applied: Applied, *, at_ms: int) ->
         yield from read_found(
             {*declared.topics, *applied.topics},
             {*declared.groups, *applied.groups},
+            with_settings={
+                *(name for name, topic in declared.topics.items() if topic.settings),
+                *(name for name, topic in applied.topics.items() if topic.settings),
+            },
             has_acls=bool(declared.acls or applied.acls),
             has_quotas=bool(declared.quotas or applied.quotas),
             has_users=bool(declared.users or applied.users),
@@ -39,25 +43,26 @@ def read_found(
     topics: Collection[str],
     groups: Collection[str],
     *,
+    with_settings: Collection[str],
     has_acls: bool = False,
     has_quotas: bool = False,
     has_users: bool = False,
     is_of_all_topics: bool = False,
     at_ms: int,
 ) -> AdminOperation[FoundCluster]:
-    """Return these topics with their settings (and all others without), settings of these groups, and the rest where it
-    is asked for."""
+    """Return these topics or all, those of `with_settings` with their settings, the settings of these groups, and the
+    rest where it is asked for. A user needs no rights for what is not asked for."""
     names = None if is_of_all_topics else tuple(sorted(topics))
     outline = yield from read_facts(WantedFacts(parts=frozenset({Part.TOPICS}), at_ms=at_ms, topics=names))
     refused = [each for each in outline.not_read if each.subject.removeprefix("topic ") in topics]
-    named = sorted(each for each in topics if each in outline.by_topic)
+    named = sorted(each for each in with_settings if each in outline.by_topic)
     found = dict(outline.by_topic)
     if named:
         parts = frozenset({Part.TOPICS, Part.TOPIC_SETTINGS})
         wanted = WantedFacts(parts=parts, at_ms=at_ms, topics=tuple(named), topic_settings=None)
-        with_settings = yield from read_facts(wanted)
-        refused += with_settings.not_read
-        found.update(with_settings.by_topic)
+        described = yield from read_facts(wanted)
+        refused += described.not_read
+        found.update(described.by_topic)
     if refused:
         raise InputError(f"{refused[0].subject}: could not be read: {refused[0].reason}")
     acls = (yield from find_acls()) if has_acls else None
@@ -78,7 +83,7 @@ def read_everything(
     """Return these topics and groups with their settings, with all ACLs, quotas and users, and why some of it could not
     be read."""
     not_read: list[str] = []
-    found = yield from read_found(topics, (), at_ms=0)
+    found = yield from read_found(topics, (), with_settings=topics, at_ms=0)
     if is_of_topics_only:
         return found, ()
     acls, quotas, users = found.acls, found.quotas, found.users
