@@ -255,6 +255,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "topic": {"name": "orders"},
     "topic/groups": {"name": "orders"},
     "records": {"topic": "orders"},
+    "records/export": {"topic": "orders"},
     "record": {"topic": "orders", "partition": 0, "offset": 0},
     "group": {"name": "billing"},
     "group/reset": {"group": "billing", "to": "latest"},

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from console_changes import applied, audit, planned, refused, rows
 from console_kit import Running, running_console
 
 from broker_embedded.cluster import EmbeddedCluster
@@ -15,34 +16,6 @@ from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
 from ottla.config import Settings
 from ottla.console.state import ConsoleOptions
-
-
-def planned(console: Running, kind: str, **given: Any) -> dict[str, Any]:
-    answered = console.post("change/plan", kind=kind, **given)
-    assert answered.status == 200, answered.content
-    found: dict[str, Any] = answered.json
-    return found
-
-
-def refused(console: Running, name: str, **given: Any) -> str:
-    answered = console.post(name, **given)
-    assert answered.status in (400, 404, 502), answered.content
-    return str(answered.json["error"]["message"])
-
-
-def applied(console: Running, plan: dict[str, Any], **agreed: Any) -> str:
-    answered = console.post("change/apply", plan=plan["plan"], **agreed)
-    assert answered.status == 200, answered.content
-    return str(answered.json["done"])
-
-
-def audit(folder: Path) -> list[dict[str, Any]]:
-    file = folder / "ottla-console-audit.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def rows(plan: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {each["name"]: (each["old"], each["new"]) for each in plan["items"]}
 
 
 @pytest.fixture

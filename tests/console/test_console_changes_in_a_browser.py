@@ -120,3 +120,53 @@ def test_a_search_is_saved_as_a_file(console: Running, opened: Opened, orders: s
         for line in lines
     } == {number * 1.5 for number in range(294, 300)}
     assert len((tmp_path / f"{orders}.csv").read_text().splitlines()) == 7
+
+
+def test_rights_quotas_and_users_are_changed_on_one_page(opened: Opened, tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with EmbeddedCluster(config=settings) as running, Admin(running.bootstrap_servers) as admin:
+        kafka = cluster_settings(running.bootstrap_servers, {}, environ={})
+        with (
+            running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path)) as console,
+            opened(console, "/access") as page,
+        ):
+            page.get_by_role("button", name="Create ACLs …").click()
+            page.get_by_label("Principal").fill("User:billing")
+            page.get_by_label("Topics").fill("orders")
+            page.get_by_label("Groups").fill("billing")
+            page.get_by_role("button", name="Show what would change").click()
+            page.get_by_role("button", name="Create them").click()
+            expect(page.get_by_role("region", name="ACLs", exact=True).locator("tbody tr")).to_have_count(
+                3, timeout=PATIENCE_MS
+            )
+            page.get_by_role("button", name="Delete allow User:billing read billing").click()
+            page.get_by_role("button", name="Delete it").click()
+            expect(page.get_by_role("region", name="ACLs", exact=True).locator("tbody tr")).to_have_count(
+                2, timeout=PATIENCE_MS
+            )
+
+            page.get_by_role("button", name="Set quotas …").click()
+            page.get_by_label("Client id").fill("reports")
+            page.get_by_label("Set", exact=True).fill("producer_byte_rate=1MB")
+            page.get_by_role("button", name="Show what would change").click()
+            page.get_by_role("button", name="Change them").click()
+            expect(page.get_by_role("region", name="Quotas", exact=True)).to_contain_text(
+                "1,000,000", timeout=PATIENCE_MS
+            )
+
+            page.get_by_role("button", name="Set a password …").click()
+            page.get_by_role("region", name="Set a password").get_by_label("User").fill("reports")
+            page.get_by_role("textbox", name="Password").fill("corr3ct-h0rse")
+            page.get_by_role("button", name="Show what would change").click()
+            page.get_by_role("button", name="Set it").click()
+            expect(page.get_by_role("region", name="Users", exact=True)).to_contain_text("8,192", timeout=PATIENCE_MS)
+            assert page.get_by_text("corr3ct-h0rse").count() == 0
+            page.get_by_role("button", name="Delete reports SCRAM-SHA-512").click()
+            page.get_by_label("Type reports to agree").fill("reports")
+            page.get_by_role("button", name="Delete it").click()
+            shows(page, "There are no SCRAM users.")
+        assert admin.find_scram_users() == ()
+        assert len(admin.find_acls()) == 2

@@ -22,7 +22,7 @@ from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-PAGES = ("/", "/topics", "/groups", "/letters", "/doctor", "/moves", "/nothing-here")
+PAGES = ("/", "/topics", "/groups", "/letters", "/access", "/doctor", "/moves", "/nothing-here")
 PICTURES = os.environ.get("OTTLA_CONSOLE_PICTURES")
 """A folder that gets a picture of each page."""
 

@@ -31,7 +31,7 @@ def test_everything_that_can_be_used_has_a_name(
     writing: Running, opened: Opened, admin: Admin, write: Write, orders: str, billing: str
 ) -> None:
     a_letter(admin, write, "named.dead-letters", topic=orders)
-    places = ["/", "/topics", "/groups", "/letters", "/doctor", "/moves", f"/group?name={billing}"]
+    places = ["/", "/topics", "/groups", "/letters", "/access", "/doctor", "/moves", f"/group?name={billing}"]
     places += [f"/topic?name={orders}&tab={tab}" for tab in ("records", "partitions", "settings", "groups")]
     places.append("/letters/topic?name=named.dead-letters")
     with opened(writing) as page:

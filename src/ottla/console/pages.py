@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.console import (
+    access_changes_shown,
     change_plans,
     cluster_pages,
     doctor_pages,
@@ -34,6 +35,7 @@ Answer = Callable[[ConsoleState, Query], dict[str, Any]]
 TAIL_A_SECOND = 50
 
 READS: dict[str, Answer] = {
+    "access": access_changes_shown.access,
     "cluster": cluster_pages.cluster,
     "topics": cluster_pages.topics,
     "topic": cluster_pages.topic,
@@ -62,7 +64,7 @@ READS: dict[str, Answer] = {
 }
 """They change nothing, so they are GET."""
 
-PLANNERS = TOPIC_PLANNERS
+PLANNERS = {**TOPIC_PLANNERS, **access_changes_shown.ACCESS_PLANNERS}
 """The changes that `change/plan` shows, by their names in the audit file."""
 
 WRITES: dict[str, Answer] = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from ottla.browse.human_amounts import setting_value
+from ottla.browse.access_items import DEFAULT_ENTITY, entity_text, plain_number, quota_changes, quota_number
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
@@ -16,12 +15,11 @@ from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings
 from ottla.config.pairs import parse_pairs
-from ottla.errors import ConfigError, InputError
+from ottla.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = {"user": "--user", "client-id": "--client-id", "ip": "--ip"}
-DEFAULT = "<default>"
 
 
 def _number_column(name: str) -> Column:
@@ -70,8 +68,8 @@ def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
     with open_admin(kafka) as admin:
         found = admin.find_quotas(_entity(**entity))
     items: list[dict[str, Any]] = [
-        {kind: quota.entity[kind] or DEFAULT for kind in KINDS if kind in quota.entity}
-        | {"quota": quota.name, "value": _plain(quota.value)}
+        {kind: quota.entity[kind] or DEFAULT_ENTITY for kind in KINDS if kind in quota.entity}
+        | {"quota": quota.name, "value": plain_number(quota.value)}
         for quota in found
     ]
     out.items(
@@ -96,7 +94,7 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, out: 
       ottla quotas set consumer_byte_rate=10MiB request_percentage=50 --user reports --dry-run
     """
     values = {
-        name: _number(name, value)
+        name: quota_number(name, value)
         for name, value in parse_pairs(
             wanted, option="QUOTA", wanted="QUOTA=VALUE", example="producer_byte_rate=1MB"
         ).items()
@@ -133,15 +131,9 @@ def _change(
         raise InputError(
             "found no entity, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
         )
-    whose = ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
+    whose = entity_text(entity)
     with open_admin(kafka) as admin:
-        admin.alter_quotas(entity, wanted, dry_run=True)
-        there = {quota.name: quota.value for quota in admin.find_quotas(entity) if quota.entity == entity}
-        items = [
-            {"quota": name, "old": _plain(there.get(name)), "new": _plain(new)}
-            for name, new in wanted.items()
-            if there.get(name) != new
-        ]
+        items = quota_changes(admin, entity, wanted)
         out.items(schema, _CHANGED, items, empty="nothing to change")
         if not items or not consent.agree(f"Change the quotas of {whose}?"):
             return
@@ -164,18 +156,3 @@ def _entity(
         if name is not None and is_default:
             raise InputError(f"{KINDS[kind]} {name}: found a name and the default as well, wanted one of them")
     return {kind: name for kind, name, is_default in given if name is not None or is_default}
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        value = float(setting_value(name, text))
-    except (ValueError, ConfigError):
-        value = math.nan
-    if not math.isfinite(value):
-        size = ", or a size as 1MB" if name.endswith("_byte_rate") else ""
-        raise InputError(f"{name}: found {text!r}, wanted a number{size}")
-    return value
-
-
-def _plain(value: float | None) -> float | int | None:
-    return int(value) if value is not None and value.is_integer() else value

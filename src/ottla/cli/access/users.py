@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ottla.browse.access_items import LONGEST_PASSWORD, checked_password, existing_user, found_user
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
@@ -16,7 +17,6 @@ from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, is_terminal, prints, say
 from ottla.config import Settings
 from ottla.errors import InputError
-from ottla.topics import text_problem
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PASSWORD_VARIABLE: Final = "OTTLA_USER_PASSWORD"
-_LONGEST: Final = 1_024
 _COLUMNS: Final = (Column("user"), Column("mechanism"), Column("iterations", right=True))
 _CHANGED: Final = (
     Column("user"),
@@ -114,7 +113,7 @@ def create(
       ottla users create billing --dry-run
     """
     with open_admin(kafka) as admin:
-        found = _found(admin, user, mechanism)
+        found = found_user(admin, user, mechanism)
         if found is not None:
             raise InputError(f"{user}: found a password for {mechanism}, wanted none: `ottla users rotate` changes it")
         _put("users.create/1", admin, out, consent, user, mechanism, None, iterations, password_stdin, "created")
@@ -146,7 +145,7 @@ def rotate(
       ottla users rotate reports --dry-run
     """
     with open_admin(kafka) as admin:
-        found = _existing(admin, user, mechanism)
+        found = existing_user(admin, user, mechanism)
         _put("users.rotate/1", admin, out, consent, user, mechanism, found, iterations, password_stdin, "changed")
 
 
@@ -165,7 +164,7 @@ def delete(user: str, mechanism: str, consent: Consent, kafka: Settings, out: Ou
       ottla users delete reports --mechanism SCRAM-SHA-512 --dry-run
     """
     with open_admin(kafka) as admin:
-        found = _existing(admin, user, mechanism)
+        found = existing_user(admin, user, mechanism)
         item = {"user": user, "mechanism": mechanism, "old_iterations": found.iterations, "iterations": None}
         out.items("users.delete/1", _CHANGED, [item])
         if not consent.agree(f"Delete the password of {user} for {mechanism}?"):
@@ -199,26 +198,11 @@ def _put(
     say(f"{user}, {mechanism}: {done}")
 
 
-def _found(admin: Admin, user: str, mechanism: str) -> ScramUser | None:
-    """Return the user's credential for a mechanism. Raises `InputError` for a name that is none."""
-    if not user or (problem := text_problem(user)) is not None:
-        raise InputError(f"USER: {problem if user else 'found no text, wanted the name of a user'}")
-    there = admin.find_scram_users()
-    return next((each for each in there if (each.user, each.mechanism) == (user, mechanism)), None)
-
-
-def _existing(admin: Admin, user: str, mechanism: str) -> ScramUser:
-    found = _found(admin, user, mechanism)
-    if found is None:
-        raise InputError(f"{user}: found no password for {mechanism}; `ottla users list` shows which there are")
-    return found
-
-
 def _password(user: str, *, from_stdin: bool) -> str:
     """Return the password from stdin, the environment or a prompt. It is in no message."""
     given = os.environ.get(PASSWORD_VARIABLE)
     if from_stdin:
-        given = sys.stdin.readline(_LONGEST + 2).rstrip("\r\n")
+        given = sys.stdin.readline(LONGEST_PASSWORD + 2).rstrip("\r\n")
     elif given is None:
         if not is_terminal(sys.stdin):
             raise InputError(
@@ -226,6 +210,4 @@ def _password(user: str, *, from_stdin: bool) -> str:
                 "terminal to ask at"
             )
         given = str(click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True))
-    if not given or len(given) > _LONGEST or text_problem(given) is not None:
-        raise InputError(f"found a password of {len(given)} characters, wanted 1 to {_LONGEST:,} of valid text")
-    return given
+    return checked_password(given)

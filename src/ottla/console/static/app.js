@@ -1,6 +1,7 @@
 // Which page is shown, and when it is loaded again. Pages are functions of a context; see pages-*.js.
 
 import { get, h, loginFromAddress, patch, Problem, say, tokenForm, useWriteToken } from "./ui.js";
+import { accessPage } from "./pages-access.js";
 import { clusterPage, topicPage, topicsPage } from "./pages-topics.js";
 import { groupPage, groupsPage } from "./pages-groups.js";
 import { lettersPage, letterTopicPage } from "./pages-letters.js";
@@ -17,6 +18,7 @@ const PAGES = {
   "/letters/topic": letterTopicPage,
   "/schemas": schemasPage,
   "/schema": schemaPage,
+  "/access": accessPage,
   "/doctor": doctorPage,
   "/moves": movesPage,
   "/embedded": embeddedPage,
@@ -27,6 +29,7 @@ const MENU = [
   ["/groups", "Groups", ["/groups", "/group"]],
   ["/letters", "Dead letters", ["/letters", "/letters/topic"]],
   ["/schemas", "Schemas", ["/schemas", "/schema"]],
+  ["/access", "Access", ["/access"]],
   ["/doctor", "Doctor", ["/doctor"]],
   ["/moves", "Moves", ["/moves"]],
   ["/embedded", "Embedded", ["/embedded"]],

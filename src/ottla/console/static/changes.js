@@ -2,14 +2,15 @@
 
 import { h, number, post, Problem, say, table, visible } from "./ui.js";
 
-// `kind` names the change, `given` are parameters that are not asked for, `fields` are [name, title, placeholder, "lines"?].
+// `kind` names the change, `given` are parameters that are not asked for, `fields` are [name, title, placeholder, kind?]:
+// the kind is "lines", "password", or the list of what can be chosen.
 // `running(true)` is called before the change, `running(false)` if it fails, and `done(changed)` behind it.
-export function changePart(context, { title, kind, given = {}, fields = [], danger = false, action, done, running = () => {}, key }) {
+export function changePart(context, { title, kind, given = {}, fields = [], initial = {}, danger = false, action, done, running = () => {}, key }) {
   let open = false;
   let plan = null;
   let problem = null;
   let busy = false;
-  const entered = {};
+  const entered = { ...initial };
   const agreed = { typed: "", confirm: "" };
 
   async function run(act) {
@@ -32,20 +33,24 @@ export function changePart(context, { title, kind, given = {}, fields = [], dang
     running(true);
     let changed;
     try { changed = await post("change/apply", { plan: shown.plan, ...agreed }); } catch (error) { running(false); throw error; }
-    for (const name of Object.keys(entered)) delete entered[name];
+    for (const name of Object.keys(entered)) delete entered[name]; // a password among them
+    Object.assign(entered, initial);
     open = false;
     say(changed.done);
     await done(changed);
   });
   const toggle = () => { open = !open; plan = null; problem = null; context.draw(); if (open && !fields.length) preview(); };
   const shown = (value) => value === null ? h("i", null, "none") : typeof value === "number" ? number(value) : visible(value);
-  const input = (of, name, label, placeholder) => h("label", { key: name }, label, h("input", {
-    type: "text", value: of[name] || "", placeholder: placeholder || "", maxlength: "2000", spellcheck: "false", autocomplete: "off", oninput: (event) => { of[name] = event.target.value; context.draw(); } }));
-  const field = ([name, label, placeholder, isLines]) => !isLines ? input(entered, name, label, placeholder)
+  const input = (of, name, label, placeholder, type) => h("label", { key: name }, label, h("input", {
+    type: type || "text", value: of[name] || "", placeholder: placeholder || "", maxlength: "2000", spellcheck: "false", autocomplete: type === "password" ? "new-password" : "off", oninput: (event) => { of[name] = event.target.value; context.draw(); } }));
+  const choice = (name, label, values) => h("label", { key: name }, label, h("select", { value: entered[name] || values[0], onchange: (event) => { entered[name] = event.target.value; } },
+    values.map((each) => h("option", { value: each }, each))));
+  const field = ([name, label, placeholder, of]) => Array.isArray(of) ? choice(name, label, of) : of !== "lines" ? input(entered, name, label, placeholder, of)
     : h("label", { key: name, class: "wide" }, label, h("textarea", { rows: "3", value: entered[name] || "", placeholder, maxlength: "10000", spellcheck: "false", oninput: (event) => { entered[name] = event.target.value; } }));
   const isAgreed = () => !busy && (!plan.typed || agreed.typed === plan.typed);
 
   return {
+    start: (parameters) => { Object.assign(given, parameters); open = true; problem = null; preview(); },
     button: () => !context.session.may_write ? null
       : h("button", { type: "button", key: key || kind, class: danger ? "danger" : "", "aria-expanded": String(open), onclick: toggle }, `${title} …`),
     view: () => !open ? null : h("section", { class: "panel", key: `panel ${key || kind}`, "aria-label": title },
