@@ -62,6 +62,30 @@ UNREADABLE: list[tuple[Any, Any, str]] = [
 ]
 
 
+BOUNDED_ENUMS: list[tuple[Any, Any, list[str]]] = [
+    ({"minimum": 1}, {"enum": [1, 2.5, "text", None]}, []),
+    ({"minimum": 1}, {"enum": [0, 1]}, ["/: reader wants minimum 1, writer has 0"]),
+    ({"exclusiveMinimum": 1}, {"const": 1}, ["/: reader wants exclusiveMinimum 1, writer has 1"]),
+    ({"maximum": 3}, {"enum": [3, 4, 5]}, ["/: reader wants maximum 3, writer has 4, 5"]),
+    ({"exclusiveMaximum": 4}, {"enum": [3, 4]}, ["/: reader wants exclusiveMaximum 4, writer has 4"]),
+    ({"minimum": 1}, {"enum": [True, 2]}, []),
+    ({"minLength": 2}, {"enum": ["a", "bc"]}, ["/: reader wants minLength 2, writer has 'a'"]),
+    ({"maxLength": 1}, {"const": "\u00e9\u00e9"}, ["/: reader wants maxLength 1, writer has '\u00e9\u00e9'"]),
+    ({"minItems": 1}, {"enum": [[], [1]]}, ["/: reader wants minItems 1, writer has a list"]),
+    ({"maxProperties": 0}, {"enum": [{}, {"a": 1}]}, ["/: reader wants maxProperties 0, writer has a dict of 1"]),
+    ({"minimum": 1, "enum": [0, 1]}, {"enum": [0]}, ["/: reader wants minimum 1, writer has 0"]),
+]
+
+
+@pytest.mark.parametrize(("reader", "writer", "said"), BOUNDED_ENUMS)
+def test_values_of_an_enum_are_compared_with_the_readers_bounds(reader: Any, writer: Any, said: list[str]) -> None:
+    assert problems(reader, writer) == said
+    refused = [
+        value for value in writer.get("enum", [writer.get("const")]) if not Draft7Validator(reader).is_valid(value)
+    ]
+    assert bool(refused) == bool(said), "the specification says the same"
+
+
 @pytest.mark.parametrize(("reader", "writer"), READABLE)
 def test_what_a_reader_can_read(reader: Any, writer: Any) -> None:
     assert problems(schema_of(reader), schema_of(writer)) == []

@@ -6,7 +6,8 @@ problem where it narrows (`pattern`, `format`), and is passed over elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeGuard
 
 from ottla.errors import InputError
@@ -15,6 +16,13 @@ from ottla.showing import shown
 _LOWER: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _UPPER: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _EXACT: Final = ("pattern", "format", "multipleOf", "contentEncoding", "uniqueItems")
+_OF_NUMBERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "minimum": operator.ge,
+    "exclusiveMinimum": operator.gt,
+    "maximum": operator.le,
+    "exclusiveMaximum": operator.lt,
+}
+_SIZED: Final[Mapping[str, Any]] = {"Length": str, "Items": list, "Properties": dict}
 _MOST_REFERENCES: Final = 100
 _MOST_DEPTH: Final = 100
 _MOST_COMPARED: Final = 100_000
@@ -95,9 +103,15 @@ class _Comparison:
         for names, sign in ((_LOWER, 1), (_UPPER, -1)):
             for name in names:
                 bound, own = reader.get(name), writer.get(name)
+                if written is not None:
+                    outside = [each for each in written if _is_number(bound) and _is_outside(each, name, bound)]
+                    if outside:
+                        values = ", ".join(shown(each) for each in outside)
+                        yield f"{_at(place)}reader wants {name} {bound}, writer has {values}"
+                    continue
                 if own is None and name.startswith("min") and name != "minimum":
                     own = 0  # lengths
-                if not _is_number(bound) or written is not None:
+                if not _is_number(bound):
                     continue
                 if not _is_number(own) or (bound - own) * sign > 0:
                     yield f"{_at(place)}reader wants {name} {bound}, writer has {'none' if own is None else own}"
@@ -242,6 +256,15 @@ def _type_of(value: Any) -> str:
     if isinstance(value, float):
         return "number"
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+def _is_outside(value: Any, name: str, bound: float) -> bool:
+    """Return whether a bound by this keyword refuses a value. It holds for values of its own type alone."""
+    if name in _OF_NUMBERS:
+        return _is_number(value) and not _OF_NUMBERS[name](value, bound)
+    if not isinstance(value, _SIZED[name[3:]]):
+        return False
+    return len(value) < bound if name.startswith("min") else len(value) > bound
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:
