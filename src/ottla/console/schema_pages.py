@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ottla.browse import schema_changes
+from ottla.browse import schema_changes, schema_restoring
 from ottla.browse.human_amounts import moment
 from ottla.browse.registry_access import checked_subject, opened_registry
 from ottla.browse.reset_items import undo_path
@@ -41,7 +41,9 @@ _MOST_CONTENT: Final = 1_900_000
 """Characters of a schema or an undo file: a request holds two MiB."""
 _MOST_AUDITED: Final = 20_000
 
-Change = schema_changes.Registration | schema_changes.Deletion | schema_changes.Restoration | schema_changes.LevelChange
+Change = (
+    schema_changes.Registration | schema_changes.Deletion | schema_restoring.Restoration | schema_changes.LevelChange
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def plan_restoration(console: ConsoleState, registry: RegistryAdmin, query: Quer
     """Return what restoring the content of an undo file would do. Changes nothing."""
     content = query.text("content", most=_MOST_CONTENT)
     query.done()
-    plan = schema_changes.planned_restoration(registry, (content or "").encode("utf-8", "replace"), "the undo file")
+    plan = schema_restoring.planned_restoration(registry, (content or "").encode("utf-8", "replace"), "the undo file")
     return _shown(console, plan, is_change=plan.is_change, schema="ottla.schemas.restore/1", items=plan.items)
 
 
@@ -200,9 +202,9 @@ def _made(console: ConsoleState, registry: RegistryAdmin, change: Change) -> dic
         console.audit("schemas.set-compatibility", subject, before=change.old, after=change.level)
         schema_changes.set_level(registry, change)
         return {"said": f"The compatibility is {change.level or registry.level()}.", "undo": None, "command": None}
-    if isinstance(change, schema_changes.Restoration):
+    if isinstance(change, schema_restoring.Restoration):
         console.audit("schemas.restore", subject, after={str(each.version): each.id for each in change.versions})
-        remarks = schema_changes.restore(registry, change)
+        remarks = schema_restoring.restore(registry, change)
         return {"said": " ".join(["Restored.", *remarks]), "undo": None, "command": None}
     path = undo_path(None, subject, console.now_ms(), folder=console.choices.folder, what="schemas")
     console.audit("schemas.delete", subject, before={str(each.version): each.id for each in change.versions})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.browse import schema_changes
+from ottla.browse import schema_changes, schema_restoring
 from ottla.browse.registry_access import checked_subject
 from ottla.browse.reset_items import undo_path
 from ottla.browse.schema_files import parse_references, read_schema
@@ -150,7 +150,7 @@ def restore(file: Path, access: RegistryAccess, out: Output, consent: Consent) -
       ottla schemas restore before.json --yes
     """
     registry = access.open()
-    plan = schema_changes.plan_restoration(registry, file)
+    plan = schema_restoring.plan_restoration(registry, file)
     out.items("schemas.restore/1", _RESTORE, plan.items, compatibility=plan.level)
     if not plan.is_change:
         say(f"{plan.subject}: nothing to restore")
@@ -160,7 +160,7 @@ def restore(file: Path, access: RegistryAccess, out: Output, consent: Consent) -
     if not consent.agree(f"Restore {len(plan.versions)} versions of {plan.subject}?"):
         return
     with changing():
-        remarks = schema_changes.restore(registry, plan)
+        remarks = schema_restoring.restore(registry, plan)
     for remark in remarks:
         warn(visible(remark))
     say(f"{plan.subject}: restored")
