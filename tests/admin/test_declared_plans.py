@@ -487,3 +487,31 @@ def test_the_record_keeps_clusters_apart(tmp_path: object) -> None:
     path.write_text('{"schema": "ottla.applied/1", "clusters": []}')
     with pytest.raises(InputError, match=r"cluster\.applied\.json"):
         read_applied(path, "one")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (PlannedChange(kind=Kind.TOPIC, subject="__consumer_offsets", old="1 partitions", new=None), "internal topic"),
+        (PlannedChange(kind=Kind.TOPIC, subject="orders", old=None, new="x"), "found no shape"),
+        (PlannedChange(kind=Kind.PARTITIONS, subject="orders", old="1", new="many"), "found 'many', wanted a number"),
+        (PlannedChange(kind=Kind.REPLICAS, subject="orders", old="1", new=None), "found None, wanted a number"),
+        (PlannedChange(kind=Kind.QUOTA, subject="a", name="x", old=None, new="1"), "wanted a number of an entity"),
+        (PlannedChange(kind=Kind.QUOTA, subject="a", name="x", old=None, new="nan", entity={"user": "a"}), "'nan'"),
+        (PlannedChange(kind=Kind.USER, subject="a", name="PLAIN", old=None, new="8192 iterations"), "'PLAIN'"),
+        (PlannedChange(kind=Kind.USER, subject="a", name="SCRAM-SHA-512", old=None, new="1e9"), "found '1e9'"),
+        (PlannedChange(kind=Kind.ACL, subject="a", name="x", old=None, new="allow"), "found no ACL"),
+    ],
+)
+def test_a_plan_file_that_was_edited_is_checked(change: PlannedChange, problem: str) -> None:
+    plan = ApplyPlan(cluster_id="c", at_ms=0, changes=(change,))
+    with pytest.raises(InputError, match=rf"plan\.json: change 1, .*{problem}"):
+        load_plan(dump_plan(plan), source="plan.json")
+
+
+def test_a_topic_that_kafka_calls_internal_is_not_deleted_by_any_plan() -> None:
+    named = topic("internal-by-kafka", internal=True)
+    change = PlannedChange(kind=Kind.TOPIC, subject=named.name, old="1 partitions", new=None, topic_id=named.topic_id)
+    plan = ApplyPlan(cluster_id="c", at_ms=0, changes=(change,))
+    with pytest.raises(InputError, match="found an internal topic of Kafka"):
+        remaining(plan, plan.changes, cluster(named))

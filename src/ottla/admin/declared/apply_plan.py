@@ -6,14 +6,17 @@ way round are the undo file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final
 
-from ottla.admin.declared.declared_cluster import NOTHING_APPLIED, Applied
+from ottla.admin.declared.declared_cluster import INTERNAL, NOTHING_APPLIED, Applied
 from ottla.admin.facts.cluster_facts import AclInfo, Int64
 from ottla.admin.facts.facts_file import from_json, to_json
+from ottla.admin.operations.scram_changes import MECHANISMS
+from ottla.errors import InputError
 from ottla_wire.facts import fact
 
 SCHEMA: Final = "ottla.apply-plan/1"
@@ -147,5 +150,34 @@ def dump_plan(plan: ApplyPlan) -> bytes:
 
 
 def load_plan(data: bytes, *, source: str) -> ApplyPlan:
-    """Return the plan of a JSON document. InputError where it is none."""
-    return from_json(data, SCHEMA, ApplyPlan, source=source)
+    """Return the plan of a JSON document. InputError where it is none, or has a change that none can be."""
+    plan = from_json(data, SCHEMA, ApplyPlan, source=source)
+    for number, change in enumerate(plan.changes, start=1):
+        problem = _problem_of(change)
+        if problem is not None:
+            raise InputError(f"{source}: change {number}, {change.kind} {change.subject}: {problem}")
+    return plan
+
+
+def _problem_of(change: PlannedChange) -> str | None:
+    """Return why a change of a file, which anybody may have edited, cannot be made."""
+    new = change.new
+    match change.kind:
+        case Kind.TOPIC if change.subject.startswith(INTERNAL):
+            return "found an internal topic of Kafka"
+        case Kind.TOPIC if new is not None and change.shape is None:
+            return "found no shape, wanted how it is created"
+        case Kind.PARTITIONS | Kind.REPLICAS if new is None or not _COUNT.fullmatch(new):
+            return f"found {new!r}, wanted a number"
+        case Kind.QUOTA if not change.entity or (new is not None and not _NUMBER.fullmatch(new)):
+            return f"found {new!r} of {dict(change.entity)}, wanted a number of an entity"
+        case Kind.USER if change.name not in MECHANISMS or (new is not None and not _ITERATIONS.fullmatch(new)):
+            return f"found {new!r} for {change.name!r}, wanted '8192 iterations' of a SCRAM mechanism"
+        case Kind.ACL if change.acl is None:
+            return "found no ACL"
+    return None
+
+
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
+_NUMBER: Final = re.compile(r"[0-9]{1,310}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?")
+_ITERATIONS: Final = re.compile(r"[0-9]{1,6} iterations")

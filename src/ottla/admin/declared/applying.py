@@ -88,6 +88,8 @@ def remaining(plan: ApplyPlan, changes: Sequence[PlannedChange], found: FoundClu
         there = found.topics.get(change.subject)
         if change.topic_id is not None and there is not None and there.topic_id != change.topic_id:
             problems.append(f"topic {change.subject}: deleted and created again since")
+        elif change.is_deletion_of_topic and there is not None and there.is_internal:
+            problems.append(f"topic {change.subject}: found an internal topic of Kafka")
         elif change.kind is Kind.TOPIC:
             problem = _shape_problem(change, there)
             problems += [] if problem is None else [problem]

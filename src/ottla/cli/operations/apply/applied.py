@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,8 @@ def run(
             if len(files) != 1 or targets or prune:
                 raise InputError("found a plan beside other declarations or --prune, wanted the plan alone")
             plan = read_plan(files[0])
+            if record is not None:
+                plan = replace(plan, record=str(record))
         else:
             plan = planned(admin, files, targets, prune=prune, record=record_path(files, targets, record))
         show_plan(out, "apply.run/1", admin, plan)
