@@ -59,7 +59,8 @@ def test_a_beginning_and_another_beginning_contradict_each_other() -> None:
 
 
 @pytest.mark.parametrize("option", ["-b", "--bootstrap-servers", "--bootstrap-server"])
-def test_a_service_is_run_at_an_address(option: str) -> None:
+def test_a_service_is_run_at_an_address(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "other:9092")  # the command sets it for its process
     ended = CliRunner().invoke(main, ["run", option, "127.0.0.1:1", "no_such_module:app"])
     assert "there is no module 'no_such_module'" in ended.stderr
 
