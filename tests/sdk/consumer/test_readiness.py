@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from session_driver import BOOM, DEAD, RETRY, A, B, assigned
+from session_driver import BOOM, DEAD, RETRY, A, B, Driver, assigned
 
 from ottla.consumer.commit.commits import AtMostOnce
 from ottla.consumer.model import events
@@ -105,6 +105,40 @@ def test_a_record_that_waits_for_its_claim_to_be_committed_counts_as_handed_out(
     driver.fetch(A, 0)
 
     assert not driver.session.health(60_001).is_ready
+
+
+def running_ms(driver: Driver, now_ms: int) -> int:
+    return driver.session.health(now_ms).partitions[0].handler_running_ms
+
+
+def test_a_handler_runs_from_when_it_came_to_its_record() -> None:
+    driver = assigned()
+    driver.fetch(A, 0, 1, 2)
+    assert running_ms(driver, 30_000) == 30_000
+    driver.runs[-1].done = 1
+    assert running_ms(driver, 40_000) == 0
+    assert running_ms(driver, 55_000) == 15_000
+    driver.now_ms = 60_000
+    driver.finish()
+    assert running_ms(driver, 70_000) == 0
+
+
+def test_no_handler_runs_while_a_record_waits_for_its_next_attempt() -> None:
+    driver = assigned()
+    driver.fetch(A, 0)
+    driver.fail(0, RETRY)
+    health = driver.session.health(100)
+    assert health.partitions[0].oldest_unfinished_age_ms == 100
+    assert health.partitions[0].handler_running_ms == 0
+
+
+def test_no_handler_runs_while_a_record_waits_for_the_commit_of_its_claim() -> None:
+    driver = assigned(commits=AtMostOnce())
+    driver.fetch(A, 0)
+    assert running_ms(driver, 50_000) == 0
+    driver.now_ms = 50_000
+    driver.step(events.CommitSucceeded({A: 1}))
+    assert running_ms(driver, 62_000) == 12_000
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])

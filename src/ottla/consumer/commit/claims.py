@@ -31,6 +31,7 @@ class Claims:
 
     def claim(self, state: PartitionState, run: Run) -> None:
         state.claimed = max(state.claimed or 0, run.records[-1].offset + 1)
+        run.is_claimed = True
         self._waiting.append(run)
 
     def sent(self) -> None:
@@ -41,6 +42,8 @@ class Claims:
     def acknowledged(self) -> list[Run]:
         """Note that the commit was acknowledged. Returns the runs that may be handled now."""
         granted, self._sent = self._sent, []
+        for run in granted:
+            run.is_claimed = False
         return granted
 
     def failed(self) -> None:

@@ -34,6 +34,7 @@ class Run:
         "epoch",
         "fetched_ms",
         "is_cancelled",
+        "is_claimed",
         "is_first",
         "is_handled",
         "reached",
@@ -87,6 +88,8 @@ class Run:
         """How far it had come at the last health check."""
         self.seen_ms = 0
         """When a health check found last that it had come further."""
+        self.is_claimed = False
+        """It waits for the commit of its end, and is handed out after that."""
         self.is_handled = False
         """Its worker is free, and its result waits for acknowledgements."""
         self.chosen: dict[int, Any] | None = None

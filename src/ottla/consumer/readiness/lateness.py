@@ -20,6 +20,8 @@ def note_progress(state: PartitionState, route: RouteState, now_ms: int) -> None
             run.seen = reached
             run.seen_ms = now_ms
             route.progressed_ms = now_ms
+        elif run.is_claimed:
+            run.seen_ms = now_ms
     state.account_progress()
     note_head(state, now_ms)
 
@@ -57,7 +59,8 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
 def running_since_ms(state: PartitionState) -> int | None:
     """Return since when a handler has been with one record, the longest of those that run; None if none runs. As exact
     as progress is noted often."""
-    return min((max(run.started_ms, run.seen_ms) for run in state.in_flight if not run.is_handled), default=None)
+    runs = [run for run in state.in_flight if not run.is_handled and not run.is_claimed]
+    return min((max(run.started_ms, run.seen_ms) for run in runs), default=None)
 
 
 def _handed_out_ms(state: PartitionState, offset: int) -> int | None:
