@@ -25,6 +25,7 @@ BESIDE = (
     "test_spark_dead_letter_tools.py",
     "test_spark_portable.py",
     "test_spark_object_store.py",
+    "test_spark_object_store_faults.py",
     "test_spark_cluster.py",
     "test_spark_cluster_page.py",
 )

@@ -7,8 +7,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ottla.errors import ConfigError
+from ottla.retrying import try_again
 from ottla.spark.checkpoints.files import as_config_error, bounded, is_local, local_path
 
+_READS: Final = 6
+"""How often a read is tried. Arrow repeats other requests itself; it takes a 503 with a text that is longer than the
+file for a broken stream, and does not repeat that."""
 _RENAMES: Final = ("file", "hdfs", "viewfs", "webhdfs")
 """Hadoop's file systems in which a rename is one step, and a file that is being written can be seen."""
 
@@ -112,8 +116,16 @@ class ArrowFiles:
             if info.type is not FileType.File:
                 return None
             bounded(path, info.size)
-            with self._fs.open_input_stream(_key(path)) as stream:
-                return bytes(stream.read())
+            return try_again(
+                lambda: self._content(path),
+                what=f"content of {path}",
+                errors=(OSError,),
+                attempts=_READS,
+            )
+
+    def _content(self, path: str) -> bytes:
+        with self._fs.open_input_stream(_key(path)) as stream:
+            return bytes(stream.read())
 
     def names(self, folder: str) -> list[str]:
         from pyarrow.fs import FileSelector
