@@ -45,6 +45,7 @@ bootstrap.servers = "localhost:9092"
 ALL = [each for noun in NOUNS for each in commands_of(noun)]
 RUN_ELSEWHERE = {
     "tests/cli/test_users_command.py": ("users",),
+    "tests/cli/test_new_command.py": ("new",),
     "tests/cli/test_schemas_command.py": ("schemas",),
     "tests/cli/operations/test_apply_command.py": ("apply",),
     "tests/asyncapi/test_asyncapi_command.py": ("asyncapi",),
