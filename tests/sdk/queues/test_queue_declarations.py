@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from tenacity import stop_after_delay
 
-from ottla import App, ConfigError, Context, Dead, Json, RetryPolicy
+from ottla import App, ConfigError, Context, Dead, Inbox, Json, RetryPolicy
 from ottla.app.app import declarations_of
 from ottla.queues.queue import Queue
+from ottla.stores import Memory
 from ottla.testing import consumer_for
 
 
@@ -113,3 +114,19 @@ def test_a_queue_of_ones_own_refuses_what_cannot_work() -> None:
     for options, wanted in bad:
         with pytest.raises(ConfigError, match=wanted):
             Queue("images", bootstrap_servers="localhost:1", **options)
+
+
+def test_an_inbox_is_used_offline_and_another_object_is_refused() -> None:
+    app: Any = App("resize", dead_letter_topic="dead")
+    with pytest.raises(ConfigError, match="inbox: found 5, wanted Inbox"):
+        app.queue("images", inbox=5)(lambda value: None)
+    handled: list[bytes] = []
+
+    @app.queue("images", inbox=Inbox(Memory()))  # type: ignore[untyped-decorator]
+    def resize(value: bytes) -> None:
+        handled.append(value)
+
+    offline = consumer_for(app)
+    for value in (b"a", b"again"):
+        assert offline.deliver(value, headers=[("ottla-id", b"one")]).outcome == "done"
+    assert handled == [b"a"]
