@@ -1,4 +1,4 @@
-"""Members of a share group in a simulation: they accept, release, and hold records for longer than their lock."""
+"""Members of a share group in a simulation: they accept, release, renew, and hold records for longer than a lock."""
 
 from __future__ import annotations
 
@@ -66,7 +66,18 @@ class ShareLife:
                 self._shares.delivered(place, record.offset)
                 (released if self._random.random() < self._scenario.share_releases else accepted).append(record.offset)
             if self._random.random() < self._scenario.share_releases / 4:
-                await asyncio.sleep(self._random.uniform(0, 2 * SHARE_LOCK_MS / 1_000))
+                await self._hold(consumer, [*accepted, *released])
             if self._random.random() < 0.1:
                 await consumer.heartbeat()
             await asyncio.sleep(self._random.uniform(0, 0.1))
+
+    async def _hold(self, consumer: SimulatedShareConsumer, offsets: list[int]) -> None:
+        """Hold leases for up to two locks. Every other time they are renewed meanwhile."""
+        renews = self._random.random() < 0.5
+        lock_s = SHARE_LOCK_MS / 1_000
+        left_s = self._random.uniform(0, 2 * lock_s)
+        while left_s > 0:
+            await asyncio.sleep(min(left_s, lock_s / 2))
+            left_s -= lock_s / 2
+            if renews and offsets and left_s > 0:
+                await consumer.renew(offsets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, RequestRefused, TryAgain
@@ -32,7 +32,7 @@ class LeasedRecords:
 
 
 class SimulatedShareConsumer:
-    """`heartbeat` keeps it in its group; `fetch` leases, and settles what was leased before."""
+    """`heartbeat` keeps it in its group; `fetch` leases, and settles what was leased before; `renew` keeps leases."""
 
     def __init__(self, client: Client, *, group: str, member_id: str, topic: str, partition: int) -> None:
         self.group = group
@@ -78,7 +78,8 @@ class SimulatedShareConsumer:
         if leader != self._leader:
             self._leader, self._session_epoch = leader, 0
         says_something = self._session_epoch > 0
-        acknowledgements = _batches(accepted, released) if says_something else []
+        kinds = {**dict.fromkeys(accepted, 1), **dict.fromkeys(released, 2)}
+        acknowledgements = _batches(kinds) if says_something else []
         try:
             answer = await client.ask(leader, ApiKey.SHARE_FETCH, 1, self._body(acknowledgements))
         except NoAnswer:
@@ -97,6 +98,28 @@ class SimulatedShareConsumer:
         if part.error_code in LEADER_ERRORS or part.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             self._start_again()
         return _leased(part), says_something and part.acknowledge_error_code == ErrorCode.NONE
+
+    async def renew(self, offsets: Iterable[int]) -> None:
+        """Renew the locks of these offsets (KIP-1222). Of a session that ended nothing is renewed."""
+        if self._session_epoch <= 0:
+            return
+        partition = {"partition_index": self._partition, "acknowledgement_batches": _batches(dict.fromkeys(offsets, 4))}
+        body = {
+            "group_id": self.group,
+            "member_id": self._member_id,
+            "share_session_epoch": self._session_epoch,
+            "is_renew_ack": True,
+            "topics": [{"topic_id": self._topic_id, "partitions": [partition]}],
+        }
+        try:
+            answer = await self._client.ask(self._leader, ApiKey.SHARE_ACKNOWLEDGE, 2, body)
+        except NoAnswer:
+            self._start_again()
+            return
+        if answer.error_code:
+            self._session_epoch = 0
+        else:
+            self._session_epoch += 1
 
     def _start_again(self) -> None:
         self._leader, self._session_epoch = -1, 0
@@ -126,8 +149,8 @@ class SimulatedShareConsumer:
         return bytes(found.topic_id)
 
 
-def _batches(accepted: Iterable[int], released: Iterable[int]) -> list[dict[str, Any]]:
-    kinds = {**dict.fromkeys(accepted, 1), **dict.fromkeys(released, 2)}
+def _batches(kinds: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Return acknowledgements of single offsets, each with its type."""
     return [
         {"first_offset": offset, "last_offset": offset, "acknowledge_types": [kinds[offset]]}
         for offset in sorted(kinds)
