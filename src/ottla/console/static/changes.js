@@ -52,7 +52,7 @@ export function changePart(context, { title, kind, given = {}, fields = [], init
   return {
     start: (parameters) => { Object.assign(given, parameters); open = true; problem = null; preview(); },
     button: () => !context.session.may_write ? null
-      : h("button", { type: "button", key: key || kind, class: danger ? "danger" : "", "aria-expanded": String(open), onclick: toggle }, `${title} …`),
+      : h("button", { type: "button", key: key || kind, "aria-expanded": String(open), onclick: toggle }, `${title} …`),
     view: () => !open ? null : h("section", { class: "panel", key: `panel ${key || kind}`, "aria-label": title },
       h("h2", null, title),
       fields.length ? h("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); preview(); } },

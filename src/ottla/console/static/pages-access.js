@@ -48,7 +48,7 @@ export function accessPage(context) {
             { title: "Name", class: "name", cell: (each) => visible(each.name) + (each.pattern === "prefixed" ? " …" : "") },
             { title: "From", cell: (each) => each.host === "*" ? "anywhere" : visible(each.host) },
             { title: "", cell: (each) => remove(parts.noAcl, `Delete ${each.permission} ${each.principal} ${each.operation} ${each.name}`, Object.fromEntries(ACL.map((name) => [name, each[name]]))) }],
-        }), pager(found.acls, (page) => change({ page }))],
+        }), found.acls.total ? pager(found.acls, (page) => change({ page })) : null],
         head("Quotas", parts.quota), parts.quota.view(), problem("quotas"),
         found.problems.quotas ? null : table({
           caption: "Quotas", items: found.quotas, key: (each) => [each.user, each["client-id"], each.ip, each.quota].join(" "), empty: "There are no quotas.",
