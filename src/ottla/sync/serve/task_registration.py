@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.admin import Admin, PartlyDone
+from ottla.admin.facts.cluster_facts import TopicInfo
 from ottla.admin.operations.topic_changes import create_missing_topics
 from ottla.config import admin_settings
-from ottla.errors import ConfigError, OttlaError
+from ottla.errors import ConfigError, InputError, OttlaError, UnknownTopic
 from ottla.schedule.tasks.reading import read_tasks
 from ottla.schedule.tasks.task_records import (
     TOPIC_CONFIG,
@@ -70,20 +71,31 @@ def _log_differences(definitions: Sequence[Definition], there: Mapping[str, Stat
 
 
 def _ensure(admin: Admin, topic: str) -> None:
-    facts = admin.facts(())
+    """Check the topic, or create it. Only the one who creates it needs the permission for that."""
     try:
-        created = admin.carry_out(create_missing_topics({topic: tasks_spec(brokers=len(facts.brokers))}))
+        (found,) = admin.describe_topics(topic, parts=())
+    except UnknownTopic:
+        _create(admin, topic)
+    except InputError as error:
+        raise ConfigError(
+            f"{error}: an app with recurring tasks needs DESCRIBE and WRITE on it, and CREATE where it is missing"
+        ) from error
+    else:
+        _check(admin, found)
+
+
+def _create(admin: Admin, topic: str) -> None:
+    brokers = len(admin.facts(()).brokers)
+    try:
+        created = admin.carry_out(create_missing_topics({topic: tasks_spec(brokers=brokers)}))
     except (BrokerRefused, PartlyDone) as error:
         raise ConfigError(f"{topic} was not created: {error}") from error
     for name in created:
         log_event("topic_created", "info", {"topic": name})
-    if not created:
-        _check(admin, topic)
 
 
-def _check(admin: Admin, topic: str) -> None:
-    """Check a topic that was there before."""
-    (found,) = admin.describe_topics(topic, parts=())
+def _check(admin: Admin, found: TopicInfo) -> None:
+    topic = found.name
     if len(found.partitions) != 1:
         raise ConfigError(f"{topic}: found {len(found.partitions)} partitions, wanted 1: it has one owner")
     try:
