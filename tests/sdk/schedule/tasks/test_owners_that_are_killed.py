@@ -13,7 +13,11 @@ import pytest
 from dead_members import forget_members
 from killed_services import KilledService
 
+from broker_embedded.cluster import EmbeddedCluster
 from ottla.schedule.headers import TOPIC_PREFIX
+from ottla.schedule.tasks.task_records import Definition, tasks_topic
+from ottla.sync.serve.scheduler import Scheduler
+from ottla.sync.serve.task_registration import register_tasks
 from ottla.testing import Kafka, wait_until
 
 SERVICE = """
@@ -124,3 +128,29 @@ def test_whatever_happens_around_the_commit_each_due_time_is_run_once(
 
         wait_until(lambda: handled() >= set(found), 60, what="all runs to be handled")
     assert found == [*range(found[0], found[-1] + 1, 1_000)], "once each, without a gap, in order"
+
+
+@pytest.mark.complete
+@pytest.mark.slow
+def test_tasks_whose_leader_dies_go_on_with_the_next_one() -> None:
+    with EmbeddedCluster(brokers=3, config={"offsets.topic.replication.factor": 3}) as cluster:
+        kafka = Kafka(cluster.bootstrap_servers, kind="embedded")
+        cluster.create_topic("runs", replication_factor=3)
+        often = Definition(id="g/often", version=(1,), topic="runs", missed="all", every_ms=1_000)
+        register_tasks(cluster.bootstrap_servers, "default", [often], settings={})
+
+        def due() -> list[int]:
+            return [int(record.header_text("ottla-scheduled-due") or 0) for record in kafka.consume_all("runs")]
+
+        with Scheduler(cluster.bootstrap_servers, assigned=[0], replication_factor=3) as scheduler:
+
+            def has_run(times: int) -> bool:
+                scheduler.tick()
+                return len(due()) >= times
+
+            wait_until(lambda: has_run(2), 60, what="the first runs")
+            cluster.kill(cluster.leader(tasks_topic("default"), 0))
+            wait_until(lambda: has_run(8), 100, what="more runs")
+            wait_until(lambda: has_run(1) and scheduler.health().is_ready, 60, what="a scheduler that is ready")
+            found = due()
+    assert found == [*range(found[0], found[-1] + 1, 1_000)]

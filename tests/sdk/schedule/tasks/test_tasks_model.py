@@ -47,6 +47,8 @@ class World:
     triggered: list[str] = field(default_factory=list)
     end: int = 0
     epoch: int = 0
+    settled_ms: int = 0
+    """When an owner had last applied all requests."""
     runs: list[tuple[str, int, bool]] = field(default_factory=list)
     """(id, due time, was it triggered)"""
     crashes: int = 0
@@ -82,7 +84,10 @@ class World:
         self.requests.append((self.now_ms, id, change))
 
     def compact(self) -> None:
-        """Keep the last record of each key, of those that are a day old."""
+        """Keep the last record of each key, of those that are a day old. An owner has seen them in that day: this is
+        what `min.compaction.lag.ms` is for."""
+        if self.settled_ms < self.now_ms - DAY:
+            return
         old = [record for record in self.records if record.timestamp_ms < self.now_ms - DAY]
         last = {record.raw_key: record.offset for record in old}
         behind = {record.raw_key for record in self.records[len(old) :]}
@@ -141,7 +146,7 @@ def run(world: World, *, missed: str, steps: int) -> None:
 
     def tick(*, may_crash: bool) -> None:
         nonlocal tasks, epoch
-        work = ticking(world, tasks, epoch, may_crash=may_crash)
+        began_ms, work = world.now_ms, ticking(world, tasks, epoch, may_crash=may_crash)
         try:
             while next(work, StopIteration) is not StopIteration:
                 if random.random() < 0.1:
@@ -158,6 +163,8 @@ def run(world: World, *, missed: str, steps: int) -> None:
                 if may_crash and random.random() < 0.02:
                     zombies.append(work)
                     raise Crash("paused")
+            if not any(task.requests for task in tasks.tasks.values()):
+                world.settled_ms = began_ms
         except Crash:
             world.crashes += 1
             tasks, epoch = OwnedTasks(), [0]
