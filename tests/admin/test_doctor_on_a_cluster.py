@@ -51,8 +51,8 @@ def test_a_good_cluster_and_a_service_that_fits_it(good: EmbeddedCluster) -> Non
 
     report = assert_healthy(good, app=app, ignore=["MSG01"])  # letters are larger than a follower fetches at once
     assert report.findings == ()
-    assert {each.id for each in report.not_checked} == {"BAL05", "MOV01", "GRP01", "GRP03", "GRP05"}, (
-        "only what needs samples or records"
+    assert {each.id for each in report.not_checked} == {"BAL05", "DRF01", "MOV01", "GRP01", "GRP03", "GRP05"}, (
+        "only what needs samples, records or declared files"
     )
 
     app.dead_letter_topic = None

@@ -131,7 +131,7 @@ def test_on_a_good_cluster_all_checks_are_made_and_silent() -> None:
         admin.apply_reset(admin.plan_reset("billing", to="latest", topics={"orders": None}))
         *samples, facts = (admin.facts(Part) for _ in range(4))
         app = declaration_of(billing(cluster.bootstrap_servers))
-        report = examine(Evidence(facts=facts, earlier=samples, app=app))
+        report = examine(Evidence(facts=facts, earlier=samples, app=app, drift=()))
     assert {finding.id: finding.message for finding in report.findings if finding.id not in NEVER_SILENT} == {}
     assert report.not_checked == ()
     assert set(report.checked) == all_checks().keys()

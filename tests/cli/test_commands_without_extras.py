@@ -62,7 +62,7 @@ def test_quotas_need_no_arrow(kafka) -> None:
     [
         ("brokr", "No such command 'brokr'. Did you mean 'broker'?"),
         ("qoutas", "No such command 'qoutas'. Did you mean 'quotas'?"),
-        ("xyzzy", "No such command 'xyzzy'. There are acls, asyncapi, bridge, broker,"),
+        ("xyzzy", "No such command 'xyzzy'. There are acls, apply, asyncapi, bridge, broker,"),
     ],
 )
 def test_a_misspelt_command_gets_the_nearest_one(typed: str, told: str) -> None:

@@ -47,7 +47,13 @@ def test_the_code_prints_what_is_unset(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_options_are_those_of_the_commands() -> None:
-    known = {option for _, command in commands_of("apply") for each in command.params for option in each.opts}
+    known = {
+        option
+        for noun in ("apply", "doctor")
+        for _, command in commands_of(noun)
+        for each in command.params
+        for option in each.opts
+    }
     named = {*re.findall(r"--[a-z][\w-]+", PAGE)}
     assert named
     assert named <= known

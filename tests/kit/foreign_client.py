@@ -35,6 +35,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -259,7 +260,7 @@ def _kcat() -> Sequence[str]:
 KAFKA_PYTHON = ForeignClient(
     name="kafka-python",
     command=_python,
-    codecs=("none", "gzip"),
+    codecs=("none", "gzip", *(["zstd"] if find_spec("zstandard") else [])),
     finds_new_coordinators_in_transactions=False,  # 3.0.12 drops a request whose connection is refused
 )
 """The one that PyPI gives: its round is part of `make test`."""

@@ -46,6 +46,6 @@ def test_ci_runs_the_test_command_of_the_readme_and_then_the_complete_tests():
     assert commands == [
         "set -euo pipefail",
         'cd "$(dirname "$0")/.."',
-        "make test",
+        "make test SUITE=--rerun",
         "exec tools/suite complete --rerun",
     ]
