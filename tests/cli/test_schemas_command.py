@@ -14,6 +14,7 @@ from command_output import document, rows
 from help_examples import examples_of_nouns
 
 from ottla.cli import main
+from ottla.cli.operations.schemas import show
 from ottla.serdes.registry import SchemaReference
 from ottla.serdes.registry_admin import RegistryAdmin
 from ottla.testing.registry import EmbeddedRegistry
@@ -300,6 +301,20 @@ def test_levels_are_shown_set_and_removed(run: Run, registry: RegistryAdmin) -> 
     assert run("unset-compatibility", "orders-value", "--yes").stderr == "nothing to change\n"
     assert run("set-compatibility", "NONE", "--yes").exit_code == 0
     assert registry.level() == "NONE"
+
+
+def test_what_a_schema_holds_is_never_sent_to_a_terminal(
+    run: Run, registry: RegistryAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = json.dumps({"type": "string", "doc": "\x1b[2J\u202e"}, ensure_ascii=False).replace("\\u001b", "\x1b")
+    proto = f'syntax = "proto3"; // {hostile}\nmessage A {{ }}'
+    registry.register("hostile-value", proto, "PROTOBUF")
+    assert "\x1b" in run("show", "hostile-value", "--raw").stdout, "a file gets it as it is"
+    monkeypatch.setattr(show, "is_terminal", lambda stream: True)
+    for line in (["--raw"], ["--format", "table"], ["--format", "plain"]):
+        shown = run("show", "hostile-value", *line).stdout
+        assert "message A" in shown
+        assert not {"\x1b", "\u202e"} & set(shown), line
 
 
 @pytest.mark.parametrize("line", [line for _, line in examples_of_nouns("schemas")])

@@ -49,6 +49,7 @@ class TopicLog:
         create_topic(
             self._bootstrap_servers,
             TOPIC,
+            replication_factor=-1,  # the cluster's own: its schemas are as safe as its records
             config={"cleanup.policy": "compact"},
             exist_ok=True,
             settings=self._settings,

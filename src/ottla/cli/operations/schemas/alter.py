@@ -156,7 +156,8 @@ def restore(file: Path, access: RegistryAccess, out: Output, consent: Consent) -
         say(f"{plan.subject}: nothing to restore")
         return
     if plan.level != plan.level_now:
-        say(f"compatibility of {plan.subject}: {plan.level or 'the registry has it'}, now {plan.level_now or 'none'}")
+        now = visible(plan.level_now or "that of the registry")
+        say(f"compatibility of {plan.subject}: {plan.level or 'that of the registry'}, now {now}")
     if not consent.agree(f"Restore {len(plan.versions)} versions of {plan.subject}?"):
         return
     with changing():

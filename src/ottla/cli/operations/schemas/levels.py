@@ -14,6 +14,7 @@ from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.cli.shared.registry_options import reaches_a_registry
+from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -99,4 +100,5 @@ def _change(access: RegistryAccess, out: Output, consent: Consent, subject: str 
         return
     with changing():
         set_level(registry, change)
-    say(f"{of}: compatibility is {wanted or registry.level()}, before {change.old or 'the level of the registry'}")
+    now, before = wanted or registry.level(), change.old or "the level of the registry"
+    say(visible(f"{of}: compatibility is {now}, before {before}"))

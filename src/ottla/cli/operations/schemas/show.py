@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from ottla.browse.registry_access import checked_subject
 from ottla.browse.schema_items import pretty, schema_item, subject_items, subject_names, version_items
 from ottla.cli.shared.complete import complete_subjects
-from ottla.cli.shared.output import Column, Format, Output, prints
+from ottla.cli.shared.output import Column, Format, Output, is_terminal, prints
 from ottla.cli.shared.registry_options import reaches_a_registry
 from ottla.cli.shared.visible import visible
 from ottla.errors import InputError
@@ -86,7 +87,10 @@ def show(
     else:
         found = registry.version(checked_subject(subject or ""), version or "latest", deleted=deleted)
     if raw:
-        click.echo(found.text, nl=not found.text.endswith("\n"))
+        text = found.text
+        if is_terminal(sys.stdout):  # a file gets it as it is
+            text = "\n".join(map(visible, text.splitlines()))
+        click.echo(text, nl=not text.endswith("\n"), color=True)  # Click takes out what looks like colours
         return
     item = schema_item(registry, found)
     if out.format is Format.JSON:
