@@ -287,6 +287,35 @@ def test_a_cluster_that_is_away_is_a_gauge_and_old_figures_end() -> None:
         assert said[-1] == "the cluster is read again"
 
 
+class BrokenOnce:
+    """An `Admin` whose first answer cannot be understood."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._is_broken = True
+
+    def facts(self, parts: Any) -> Any:
+        if self._is_broken:
+            self._is_broken = False
+            raise ValueError("not a number")
+        return self._admin.facts(parts)
+
+    def carry_out(self, asking: Any) -> None:
+        self._admin.carry_out(asking)
+
+
+def test_an_answer_that_cannot_be_understood_does_not_end_the_exporter(admin: Admin, cluster: EmbeddedCluster) -> None:
+    loop = loop_of(BrokenOnce(admin), cluster.bootstrap_servers)
+    loop.start()
+    try:
+        wait_until(lambda: loop.problem is not None and "ValueError in the exporter" in loop.problem)
+        assert metrics_of(loop.scrape())["ottla_cluster_up"][()] == 0
+        loop.read()
+        assert metrics_of(loop.scrape())["ottla_cluster_up"][()] == 1
+    finally:
+        loop.close()
+
+
 USERS = {"admin": "admin-secret", "half": "half-secret"}
 SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

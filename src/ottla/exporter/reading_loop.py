@@ -106,7 +106,7 @@ class ReadingLoop:
             return own.text() + (b"" if is_stale else self._text)
 
     def read(self) -> None:
-        """Read the cluster once. Errors of the cluster are a metric and a warning, and are not raised."""
+        """Read the cluster once. What fails is a metric and a warning, and is not raised."""
         began_s = self._monotonic()
         is_doctors = self._doctor_every_s is not None and began_s >= self._doctor_due_s
         problem = None
@@ -118,6 +118,8 @@ class ReadingLoop:
             families = self._families(facts, is_doctors=is_doctors)
         except OttlaError as error:
             problem = f"{type(error).__name__}: {error}"
+        except Exception as error:  # a mistake of ours, or what a broker never sends: the next read may succeed
+            problem = f"{type(error).__name__} in the exporter: {error}"
         text = b"" if families is None else families.text()
         ended_s = self._monotonic()
         if families is not None and is_doctors and self._doctor_every_s is not None:
