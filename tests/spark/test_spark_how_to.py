@@ -43,7 +43,7 @@ def test_every_setting_of_the_columnar_clients_is_in_their_page():
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", ["spark.md", "spark-on-a-cluster.md", "pipeline.md"])
+@pytest.mark.parametrize("page", ["spark.md", "spark-on-a-cluster.md", "pipeline.md", "spark-for-kafka-streams.md"])
 def test_the_pages_about_spark_are_true(page, make_cluster, spark):
     # A Kafka of its own: the pages count what is in their topics, whose names other tests use too. Spark gives the
     # Python process of a stream ten seconds to start, and nothing changes that: on a busy machine, once more.
