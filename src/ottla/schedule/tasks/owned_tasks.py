@@ -224,7 +224,7 @@ class OwnedTasks:
             write = self._next_write(id, task, now_ms, min(room, _MAX_RUNS_PER_TASK))
             if write is not None:
                 writes.append(write)
-                room -= len(write.runs) + 1
+                room -= max(1, len(write.runs))
             elif task.state is None and not task.requests and not task.triggers:
                 del self.tasks[id]
         return writes

@@ -262,7 +262,7 @@ _ROWS: Final = (
         "ottla.schedule.dispatched",
         "counter",
         "{message}",
-        "Delayed messages that a scheduler delivered.",
+        "Delayed messages that a scheduler delivered, and runs of recurring tasks that it dispatched.",
         (_SCHEDULE,),
     ),
     _row(
