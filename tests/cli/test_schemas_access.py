@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -165,14 +167,34 @@ def test_a_registry_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_a_body_that_is_too_large_is_not_read() -> None:
-    import http.client
-    import urllib.parse
-
     with EmbeddedRegistry() as running:
         connection = http.client.HTTPConnection(urllib.parse.urlsplit(running.url).netloc, timeout=10)
         connection.putrequest("POST", "/subjects/a/versions")
         connection.putheader("Content-Length", str(1 << 40))
         connection.endheaders()
         assert connection.getresponse().status == 413
+        connection.close()
+        assert RegistryAdmin(running.url, attempts=1).subjects() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("/subjects/a/versions", "[]", 42201),
+        ("/subjects/a/versions", "{", 400),
+        ("/subjects/a/versions", "[" * 100_000, 400),
+        ("/subjects/a/versions", "{}", 42201),
+        ("/subjects/a/versions", '{"schema": 7}', 42201),
+        ("/subjects/a/versions", '{"schema": "{", "schemaType": "JSON"}', 42201),
+        ("/subjects/a/versions", '{"schema": "\\"long\\"", "references": [{"name": "x"}]}', 42201),
+        ("/subjects/a/versions", '{"schema": "\\"long\\"", "references": 7}', 42201),
+    ],
+)
+def test_a_body_that_is_no_schema_is_refused_by_the_embedded_registry(path: str, body: str, code: int) -> None:
+    with EmbeddedRegistry() as running:
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(running.url).netloc, timeout=10)
+        connection.request("POST", path, body=body.encode())
+        response = connection.getresponse()
+        assert (response.status // 100, json.loads(response.read())["error_code"]) == (4, code)
         connection.close()
         assert RegistryAdmin(running.url, attempts=1).subjects() == []

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
 from ottla.serdes.registry_http import CONTENT_TYPE
 from ottla.testing.registry.log import MemoryLog, RegistryLog, TopicLog
 from ottla.testing.registry.state import LogRecord, RegistryRefusal, RegistryState
@@ -222,7 +223,9 @@ def _handler_for(registry: EmbeddedRegistry) -> type[BaseHTTPRequestHandler]:
             try:
                 raw = self._body()  # first: a response to a request that was not read can be lost
                 registry.admit(self.command, path, self.headers.get("Authorization") or "")
-                body = json.loads(raw) if raw else dict(urllib.parse.parse_qsl(query))
+                body = read_json(raw) if raw else dict(urllib.parse.parse_qsl(query))
+                if not isinstance(body, dict):
+                    raise RegistryRefusal(422, 42201, "found a body that is not an object, wanted one")
                 status, answer = 200, registry.answer(self.command, path, body)
             except RegistryRefusal as refusal:
                 status, answer = refusal.status, {"error_code": refusal.code, "message": str(refusal)}

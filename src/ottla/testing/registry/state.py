@@ -227,7 +227,10 @@ class RegistryState:
         schema, type = body.get("schema"), body.get("schemaType") or "AVRO"
         if not isinstance(schema, str) or type not in ("AVRO", "JSON", "PROTOBUF"):
             raise RegistryRefusal(422, 42201, f"Invalid schema of type {type}")
-        references = tuple((r["name"], r["subject"], r["version"]) for r in body.get("references") or ())
+        try:
+            references = tuple((r["name"], r["subject"], r["version"]) for r in body.get("references") or ())
+        except (KeyError, TypeError):
+            raise RegistryRefusal(422, 42201, "Invalid references: wanted name, subject and version of each") from None
         wanted = Version(subject, 0, 0, type, schema, references)
         try:
             if type == "AVRO":
