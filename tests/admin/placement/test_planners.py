@@ -59,6 +59,14 @@ def test_what_can_be_reached_is_never_above_what_a_plan_has(cluster: Model) -> N
         assert fullest(plan.after) >= plan.floor.level * (1 - 1e-6)
 
 
+def test_a_replica_on_a_broker_with_cordoned_disks_alone_does_not_raise_what_can_be_reached() -> None:
+    sizes = [(300,), (300,), (300, 300), (1_000,), (1_000,), (300,)]
+    brokers = [broker(number, disks=disks) for number, disks in enumerate(sizes, 1)]
+    brokers[5] = replace(brokers[5], disks=tuple(replace(disk, can_receive=False) for disk in brokers[5].disks))
+    plan = rebalance(model(brokers, [partition("t0", 0, 1, (1, 2, 6))]), goals=GOALS)
+    assert fullest(plan.after) >= plan.floor.level * (1 - 1e-6)
+
+
 @given(models(), st.data())
 def test_a_broker_that_is_removed_is_empty_afterwards(cluster: Model, data: st.DataObject) -> None:
     chosen = data.draw(st.sampled_from([each.id for each in cluster.brokers]))

@@ -94,7 +94,7 @@ def _by_racks(
     every = 0.0
     sizes: dict[int, float] = {}
     for each in model.partitions:
-        left = _factor(each, factors) - sum(_keeps(model, broker) for broker in each.replicas)
+        left = _left(model, each, factors)
         sizes[left] = sizes.get(left, 0.0) + amount(each)
     for factor, size in sizes.items():
         every += size * factor
@@ -147,11 +147,11 @@ def _by_pigeons(
     ]
     best = Floor(level=1.0)
     for each in largest[: len(order)]:
-        factor = min(_factor(each, factors), len(order))
-        if factor:
+        factor = min(_left(model, each, factors), len(order))
+        if factor > 0:
             level = amount(each) / order[factor - 1] / mean
             best = max(best, Floor(level=level, why=f"{each.place} alone is that large"), key=lambda floor: floor.level)
-    replicas = [each for each in largest for _ in range(_factor(each, factors))]
+    replicas = [each for each in largest for _ in range(_left(model, each, factors))]
     for count in range(1, 8):
         at = count * len(order)
         if at >= len(replicas):
@@ -175,7 +175,13 @@ def _factor(each: ModelPartition, factors: Mapping[str, int] | None) -> int:
     return factors.get(each.topic, len(each.replicas)) if factors else len(each.replicas)
 
 
+def _left(model: Model, each: ModelPartition, factors: Mapping[str, int] | None) -> int:
+    """Return the number of replicas that brokers with a weight share."""
+    return _factor(each, factors) - sum(_keeps(model, broker) for broker in each.replicas)
+
+
 def _keeps(model: Model, broker: int) -> bool:
-    """Return the bytes that fenced brokers keep: no other broker shares them."""
+    """Return whether the broker may keep its replicas, and gets none: it is fenced, or all of its directories are
+    cordoned or offline. No other broker shares their bytes."""
     known = model.by_id.get(broker)
-    return known is not None and known.is_fenced
+    return known is not None and (known.is_fenced or (known.is_registered and not known.can_receive))
