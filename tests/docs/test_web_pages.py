@@ -40,6 +40,9 @@ tasks.conf.broker_transport_options = {"data_folder_in": "queue", "data_folder_o
 tasks.conf.worker_enable_remote_control = False
 """
 
+for _name in ("celery", "flask", "gunicorn", "httpx2", "uvicorn"):
+    pytest.importorskip(_name, reason=f"{_name} is not installed: pip install 'ottla[dev]'")
+
 pytestmark = [pytest.mark.complete, pytest.mark.timeout(300)]
 
 
