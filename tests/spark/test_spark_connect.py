@@ -7,11 +7,17 @@ with none of the settings of `ottla.spark.session`. Without the packages of Conn
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import pyspark
 import pytest
 
 import ottla.columnar
@@ -126,3 +132,108 @@ def test_reading_decoding_exactly_once_and_pipelines_work_through_spark_connect(
     assert (found["ended"], found["rows"], found["lag"], found["lake"]) == (True, 101, 0, 100)
     dead = ottla.columnar.read(f"{sink}.dead", bootstrap_servers=kafka.bootstrap_servers, columns=("value",)).read_all()
     assert dead.column("value").to_pylist() == [b"\x01"]
+
+
+COPY = """
+import sys, time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import ottla.spark
+
+remote, source, sink, servers, folder = sys.argv[1:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", 1)
+
+def waits_in_its_second_batch(batches):
+    from pyspark import TaskContext
+    second = TaskContext.get().getLocalProperty("streaming.sql.batchId") == "1"
+    for rows in batches:
+        yield rows.slice(0, rows.num_rows // 2)
+        if second:
+            Path(folder, "begun").touch()
+            while not Path(folder, "go").exists():
+                time.sleep(0.02)
+        yield rows.slice(rows.num_rows // 2)
+
+rows = ottla.spark.read_stream(
+    spark, source, bootstrap_servers=servers, startingOffsets="earliest",
+    maxOffsetsPerTrigger=20, tasks=2, rowsPerTask=5,
+).select("value")
+query = (
+    rows.mapInArrow(waits_in_its_second_batch, "value binary").writeStream.format("ottla")
+    .option("kafka.bootstrap.servers", servers).option("topic", sink).option("delivery", "exactly-once")
+    .option("checkpointLocation", f"{folder}/copy").trigger(availableNow=True).start()
+)
+query.awaitTermination(200)
+assert query.exception() is None, query.exception()
+"""
+
+
+@contextlib.contextmanager
+def connect_server(environment, port, log):
+    """A server of its own, killed at the end."""
+    home = Path(pyspark.__file__).parent
+    command = [f"{home}/bin/spark-submit", "--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    named = environment | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with log.open("a") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output, env=named, start_new_session=True)
+    try:
+        _until(lambda: _listens(port) or server.poll() is not None, log)
+        assert server.poll() is None, log.read_text()[-3_000:]
+        yield
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _listens(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _until(reached, log):
+    deadline = time.monotonic() + 180
+    while not reached():
+        assert time.monotonic() < deadline, log.read_text()[-3_000:]
+        time.sleep(0.05)
+
+
+def test_a_server_that_is_killed_in_the_middle_of_a_batch_and_started_again_copies_exactly_once(
+    kafka, make_topic, tmp_path, environment
+):
+    source, sink = make_topic("in", partitions=2), make_topic("out", partitions=2)
+    values = sorted(f"{partition}-{i}".encode() for partition in range(2) for i in range(30))
+    for partition in range(2):
+        kafka.produce(source, [value for value in values if value.startswith(b"%d" % partition)], partition=partition)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    program, log = tmp_path / "copies.py", tmp_path / "server.log"
+    program.write_text(COPY)
+    remote = f"sc://127.0.0.1:{port}"
+    arguments = [sys.executable, str(program), remote, source, sink, kafka.bootstrap_servers, str(tmp_path)]
+    with connect_server(environment, port, log):
+        with (tmp_path / "client.log").open("w") as output:
+            client = subprocess.Popen(arguments, stdout=output, stderr=output, env=environment)
+        try:
+            _until(lambda: (tmp_path / "begun").exists() or client.poll() is not None, tmp_path / "client.log")
+            assert client.poll() is None, (tmp_path / "client.log").read_text()[-3_000:]
+        except BaseException:
+            client.kill()
+            raise
+    client.kill()  # it would ask for the server for more than a minute
+    client.wait()
+    (tmp_path / "go").touch()
+    with connect_server(environment, port, log):
+        ran = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False, env=environment)
+        assert ran.returncode == 0, ran.stdout[-1_000:] + ran.stderr[-3_000:]
+
+    def copied():
+        table = ottla.columnar.read(sink, bootstrap_servers=kafka.bootstrap_servers, columns=("value",)).read_all()
+        return sorted(table.column("value").to_pylist())
+
+    _until(lambda: len(copied()) >= len(values), log)
+    assert copied() == values
