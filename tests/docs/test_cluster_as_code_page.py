@@ -36,7 +36,7 @@ def test_the_file_is_applied_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_other_file_is_one() -> None:
-    (pruned,) = blocks("toml")[1:]
+    pruned, _ = blocks("toml")[1:]
     assert parse_cluster_file(pruned.encode(), source="page").prune.prefixes == ("billing.",)
 
 

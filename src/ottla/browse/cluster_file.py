@@ -25,6 +25,10 @@
     mechanism = "SCRAM-SHA-512"
     password_env = "BILLING_PASSWORD"               # or password_command = ["pass", "show", "kafka/billing"]
 
+    [schemas.orders-value]
+    file = "order.avsc"                             # beside this file
+    compatibility = "BACKWARD"
+
     [prune]
     prefixes = ["billing."]
 
@@ -43,6 +47,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.admin.declared.declared_cluster import (
     DeclaredCluster,
     DeclaredQuota,
+    DeclaredSchema,
     DeclaredTopic,
     DeclaredUser,
     Prune,
@@ -58,14 +63,16 @@ from ottla.topics import text_problem, topic_problem
 if TYPE_CHECKING:
     import tomllib
 
-    from ottla.browse import acl_options
+    from ottla.browse import acl_options, schema_changes, schema_files
 else:
+    schema_changes = LazyModule("ottla.browse.schema_changes")
+    schema_files = LazyModule("ottla.browse.schema_files")
     tomllib = LazyModule("tomllib")
     acl_options = LazyModule("ottla.browse.acl_options")
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 _MOST_PARTITIONS: Final = 1_000_000
-_TOP: Final = ("owner", "topics", "groups", "acls", "quotas", "users", "prune")
+_TOP: Final = ("owner", "topics", "groups", "acls", "quotas", "users", "schemas", "prune")
 _MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _LEAST_ITERATIONS, _MOST_ITERATIONS, _ITERATIONS = 4_096, 16_384, 8_192
 _ENTITIES: Final = {
@@ -97,14 +104,14 @@ def read_cluster_file(path: Path) -> DeclaredCluster:
         raise InputError(f"{path}: {error.strerror or error}") from None
     if len(data) > MOST_BYTES:
         raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted a file of declarations")
-    declared = parse_cluster_file(data, source=str(path))
+    declared = parse_cluster_file(data, source=str(path), folder=path.parent)
     if any(user.secret[0] == "command" for user in declared.users):
         refuse_if_others_write(path, mode)
     return declared
 
 
-def parse_cluster_file(data: bytes, *, source: str) -> DeclaredCluster:
-    """Return what the bytes of a file declare."""
+def parse_cluster_file(data: bytes, *, source: str, folder: Path = Path()) -> DeclaredCluster:
+    """Return what the bytes of a file declare. Schemas are files of `folder`."""
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -127,6 +134,10 @@ def parse_cluster_file(data: bytes, *, source: str) -> DeclaredCluster:
         ),
         quotas=_quotas(document, source),
         users=_users(document, source),
+        schemas={
+            subject: _schema(table, folder, place)
+            for subject, table, place in _tables(document, "schemas", source, example="[schemas.orders-value]")
+        },
         prune=_prune(document.get("prune", {}), f"{source}: prune"),
     )
 
@@ -303,6 +314,30 @@ def _user(table: Mapping[str, Any], place: str) -> DeclaredUser:
         raise InputError(f"{place}: found {len(given)} sources of the password, wanted one of {' and '.join(keys)}")
     secret = _secret(table[given[0]], f"{place}.{given[0]}", is_command=given[0].endswith(COMMAND))
     return DeclaredUser(user=name, mechanism=mechanism, iterations=iterations, secret=secret)
+
+
+def _schema(table: Mapping[str, Any], folder: Path, place: str) -> DeclaredSchema:
+    _known(table, ("file", "type", "references", "compatibility"), place)
+    level = table.get("compatibility")
+    if level is not None:
+        try:
+            level = schema_changes.checked_level(_text(level, f"{place}.compatibility"))
+        except InputError as error:
+            raise InputError(f"{place}.compatibility: {error}") from None
+    if "file" not in table:
+        if level is None:
+            raise InputError(f"{place}: found neither, wanted file or compatibility")
+        return DeclaredSchema(level=level)
+    kind = table.get("type")
+    if kind not in (None, *schema_files.TYPES):
+        raise InputError(f"{place}.type: found {shown(kind)}, wanted one of {', '.join(schema_files.TYPES)}")
+    references = _texts(table.get("references", []), f"{place}.references")
+    file = folder / _text(table["file"], f"{place}.file")
+    try:
+        schema = schema_files.read_schema(file, type=kind, references=schema_files.parse_references(references))
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    return DeclaredSchema(type=schema.type, text=schema.text, references=references, level=level)
 
 
 def _secret(value: object, place: str, *, is_command: bool) -> tuple[str, ...]:

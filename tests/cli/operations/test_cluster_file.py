@@ -109,7 +109,7 @@ def test_a_file_with_everything() -> None:
     ("text", "problem"),
     [
         ("topics = 1", "topics: found 1, wanted tables, as in [topics.orders]"),
-        ("[topic.orders]", "found 'topic', wanted one of owner, topics, groups, acls, quotas, users, prune"),
+        ("[topic.orders]", "found 'topic', wanted one of owner, topics, groups, acls, quotas, users, schemas, prune"),
         ("[topics.orders]\npartition = 1", "topics.orders: found 'partition', wanted one of partitions, replication_f"),
         ("[topics.orders]\npartitions = 0", "topics.orders.partitions: found 0, wanted a whole number from 1 to"),
         ("[topics.orders]\npartitions = true", "topics.orders.partitions: found True, wanted a whole number"),

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final
 
-from ottla.admin.declared.declared_cluster import INTERNAL, NOTHING_APPLIED, Applied
+from ottla.admin.declared.declared_cluster import INTERNAL, NOTHING_APPLIED, Applied, DeclaredSchema
 from ottla.admin.facts.cluster_facts import AclInfo, Int64
 from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.admin.operations.scram_changes import MECHANISMS
@@ -32,9 +32,12 @@ class Kind(StrEnum):
     QUOTA = "quota"
     USER = "user"
     ACL = "acl"
+    LEVEL = "compatibility level"
+    SCHEMA = "schema"
     REPLICAS = "replicas"
 
 
+OF_REGISTRY: Final = frozenset({Kind.LEVEL, Kind.SCHEMA})
 ORDER: Final = {kind: number for number, kind in enumerate(Kind)}
 
 
@@ -80,6 +83,8 @@ class PlannedChange:
     """The ACL that is created or deleted."""
     entity: Mapping[str, str | None] = field(default_factory=dict)
     """Of a quota: a name for each kind, None for the default."""
+    schema: DeclaredSchema | None = None
+    """The schema that is registered."""
     secret: tuple[str, ...] = ()
     """Where the password of a user comes from, as `DeclaredUser.secret`."""
 
@@ -118,6 +123,11 @@ class ApplyPlan:
         return {each.subject: int(each.new or 0) for each in self.changes if each.kind is Kind.REPLICAS}
 
     @property
+    def of_registry(self) -> tuple[PlannedChange, ...]:
+        """The changes that the schema registry makes, and no broker."""
+        return tuple(each for each in self.changes if each.kind in OF_REGISTRY)
+
+    @property
     def deleted_topics(self) -> tuple[str, ...]:
         """The topics that it deletes."""
         return tuple(each.subject for each in self.changes if each.is_deletion_of_topic)
@@ -136,6 +146,8 @@ def undo_of(plan: ApplyPlan) -> ApplyPlan:
             lost.append(f"topic {each.subject}: {verb}")
         elif each.kind is Kind.PARTITIONS:
             lost.append(f"topic {each.subject}: {each.old} partitions became {each.new}")
+        elif each.kind is Kind.SCHEMA:
+            lost.append(f"schema {each.subject}: {each.new} was registered; `ottla schemas delete` deletes it")
         elif each.kind is Kind.USER and each.old is not None:
             lost.append(f"user {each.subject}, {each.name}: the old password is not known")
         else:
@@ -173,6 +185,8 @@ def _problem_of(change: PlannedChange) -> str | None:
             return f"found {new!r} of {dict(change.entity)}, wanted a number of an entity"
         case Kind.USER if change.name not in MECHANISMS or (new is not None and not _ITERATIONS.fullmatch(new)):
             return f"found {new!r} for {change.name!r}, wanted '8192 iterations' of a SCRAM mechanism"
+        case Kind.SCHEMA if change.schema is None:
+            return "found no schema"
         case Kind.ACL if change.acl is None:
             return "found no ACL"
     return None

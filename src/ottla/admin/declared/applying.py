@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final, TypeAlias
 
-from ottla.admin.declared.apply_plan import ApplyPlan, Kind, PlannedChange
+from ottla.admin.declared.apply_plan import OF_REGISTRY, ApplyPlan, Kind, PlannedChange
 from ottla.admin.declared.declared_cluster import entity_key
 from ottla.admin.declared.found_cluster import FoundCluster, own_value
 from ottla.admin.declared.planning import quota_text, same_value
@@ -43,12 +43,13 @@ _LOOKS: Final = 20
 
 
 def batches_of(plan: ApplyPlan) -> list[Batch]:
-    """Return the changes in the order in which they are made. Those of replicas are the planner's, and left out."""
+    """Return the changes in the order in which they are made, without those of replicas, which are the planner's, and
+    of the schema registry."""
     batches: list[Batch] = []
     for (kind, _, _), found in groupby(plan.changes, key=_batch_key):
         changes = tuple(found)
         size = {Kind.TOPIC: _TOPICS_AT_ONCE, Kind.ACL: _ACLS_AT_ONCE}.get(kind, len(changes))
-        if kind is not Kind.REPLICAS:
+        if kind is not Kind.REPLICAS and kind not in OF_REGISTRY:
             batches += [changes[start : start + size] for start in range(0, len(changes), size)]
     return batches
 
@@ -85,6 +86,8 @@ def remaining(plan: ApplyPlan, changes: Sequence[PlannedChange], found: FoundClu
         raise InputError(f"the plan is of cluster {plan.cluster_id!r}, and this is cluster {found.cluster_id!r}")
     left, problems = [], []
     for change in changes:
+        if change.kind in OF_REGISTRY:
+            continue
         there = found.topics.get(change.subject)
         if change.topic_id is not None and there is not None and there.topic_id != change.topic_id:
             problems.append(f"topic {change.subject}: deleted and created again since")
@@ -199,7 +202,7 @@ def _value_now(change: PlannedChange, found: FoundCluster) -> str | None:
             for user in found.users or ():
                 if (user.user, user.mechanism) == (change.subject, change.name):
                     return f"{user.iterations} iterations"
-        case Kind.TOPIC:
+        case Kind.TOPIC | Kind.LEVEL | Kind.SCHEMA:
             pass
     return None
 
@@ -243,7 +246,7 @@ def _change(changes: Batch, passwords: Passwords, *, dry_run: bool) -> AdminOper
             yield from delete_scram_user(first.subject, first.name)
         case Kind.USER:
             yield from _set_user(first, passwords)
-        case Kind.REPLICAS:
+        case Kind.REPLICAS | Kind.LEVEL | Kind.SCHEMA:
             pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
-from typing import Final
+from typing import Final, Literal
 
 from ottla.admin.facts.cluster_facts import AclInfo
 from ottla.errors import InputError
@@ -54,6 +54,20 @@ class DeclaredUser:
 
 
 @fact
+class DeclaredSchema:
+    """A declared subject of the schema registry: its newest schema, its level, or both."""
+
+    type: Literal["AVRO", "JSON", "PROTOBUF"] = "AVRO"
+    """What the schema is written in."""
+    text: str | None = None
+    """The schema; None where only the level is declared."""
+    references: tuple[str, ...] = ()
+    """Schemas that it uses, as `NAME=SUBJECT:VERSION`."""
+    level: str | None = None
+    """The compatibility level of the subject; None leaves it alone."""
+
+
+@fact
 class Prune:
     """The topics that `--prune` may delete: those under a prefix, and those that an owner declared before."""
 
@@ -77,6 +91,8 @@ class DeclaredCluster:
     """Quotas of each entity."""
     users: tuple[DeclaredUser, ...] = ()
     """SCRAM users."""
+    schemas: Mapping[str, DeclaredSchema] = field(default_factory=dict)
+    """Subjects of the schema registry by name."""
     prune: Prune = Prune()
     """What may be deleted."""
 
@@ -110,6 +126,8 @@ class Applied:
     """ACLs, whole."""
     quotas: tuple[AppliedQuota, ...] = ()
     """Entities with the names of their quotas."""
+    levels: tuple[str, ...] = ()
+    """Subjects whose compatibility level was declared."""
     users: tuple[tuple[str, str], ...] = ()
     """(user, mechanism) of each."""
 
@@ -128,6 +146,7 @@ def applied_of(declared: DeclaredCluster) -> Applied:
         groups={name: tuple(sorted(settings)) for name, settings in sorted(declared.groups.items())},
         acls=tuple(sorted(set(declared.acls), key=acl_key)),
         quotas=tuple(AppliedQuota(entity=each.entity, names=tuple(sorted(each.values))) for each in declared.quotas),
+        levels=tuple(sorted(subject for subject, each in declared.schemas.items() if each.level is not None)),
         users=tuple(sorted({(each.user, each.mechanism) for each in declared.users})),
     )
 
@@ -151,6 +170,7 @@ def both_applied(one: Applied, other: Applied) -> Applied:
         },
         acls=tuple(sorted({*one.acls, *other.acls}, key=acl_key)),
         quotas=tuple(quotas.values()),
+        levels=_merged(one.levels, other.levels),
         users=tuple(sorted({*one.users, *other.users})),
     )
 
@@ -173,6 +193,8 @@ def merged(parts: Collection[tuple[str, DeclaredCluster]]) -> DeclaredCluster:
             origin["topic", name] = source
         for name, settings in part.groups.items():
             check("group", name, source, found.groups.get(name), settings)
+        for subject, schema in part.schemas.items():
+            check("schema", subject, source, found.schemas.get(subject), schema)
         quotas = {entity_text(each.entity): each for each in found.quotas}
         for quota in part.quotas:
             entity = entity_text(quota.entity)
@@ -190,6 +212,7 @@ def merged(parts: Collection[tuple[str, DeclaredCluster]]) -> DeclaredCluster:
             acls=tuple(dict.fromkeys((*found.acls, *part.acls))),
             quotas=tuple(quotas.values()),
             users=tuple(users.values()),
+            schemas={**found.schemas, **part.schemas},
             prune=Prune(
                 prefixes=tuple(dict.fromkeys((*found.prune.prefixes, *part.prune.prefixes))),
                 owners=tuple(dict.fromkeys((*found.prune.owners, *part.prune.owners))),

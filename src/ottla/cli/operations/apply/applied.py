@@ -14,6 +14,7 @@ from ottla.cli.operations.apply.replicas import check_moves, move_replicas, take
 from ottla.cli.operations.apply.sources import (
     PLAN_ENDING,
     of_declarations,
+    open_registry,
     passwords_of,
     planned,
     read_plan,
@@ -24,12 +25,13 @@ from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.visible import visible
-from ottla.errors import InputError
+from ottla.errors import InputError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.declared.apply_plan import ApplyPlan
     from ottla.config import Settings
+    from ottla.serdes.registry_admin import RegistryAdmin
 
 
 @click.command()
@@ -49,6 +51,7 @@ def run(
     targets: tuple[str, ...],
     prune: bool,
     record: Path | None,
+    registry: str | None,
     undo_file: Path | None,
     throttle: str | None,
     no_throttle: bool,
@@ -75,7 +78,8 @@ def run(
             if record is not None:
                 plan = replace(plan, record=str(record))
         else:
-            plan = planned(admin, files, targets, prune=prune, record=record_path(files, targets, record))
+            where = record_path(files, targets, record)
+            plan = planned(admin, files, targets, prune=prune, record=where, registry=registry)
         show_plan(out, "apply.run/1", admin, plan)
         passwords = {} if consent.is_dry_run else passwords_of(plan)
         if plan.changes:
@@ -85,12 +89,14 @@ def run(
                 return
         elif consent.is_dry_run:
             return
-        _carry_out(kafka, admin, plan, passwords, undo_file, throttle=throttle, no_throttle=no_throttle)
+        schemas = open_registry(registry) if plan.of_registry else None
+        _carry_out(kafka, admin, schemas, plan, passwords, undo_file, throttle=throttle, no_throttle=no_throttle)
 
 
 def _carry_out(
     kafka: Settings,
     admin: Admin,
+    registry: RegistryAdmin | None,
     plan: ApplyPlan,
     passwords: dict[tuple[str, str], str],
     undo_file: Path | None,
@@ -111,6 +117,8 @@ def _carry_out(
         with changing():
             try:
                 admin.apply_declared(plan, undo_file=path, passwords=passwords)
+                if registry is not None:
+                    _apply_schemas(plan, registry)
             finally:
                 if path.exists():
                     say(f"revert it with: ottla apply {visible(str(path))}")
@@ -119,6 +127,20 @@ def _carry_out(
         say(f"{len(plan.changes)} changes made")
     if record is not None and (plan.changes or plan.before != plan.applied):
         write_applied(record, plan.cluster_id, plan.applied)
+
+
+def _apply_schemas(plan: ApplyPlan, registry: RegistryAdmin) -> None:
+    """Make the changes of the schema registry. What fails then is a part of the plan, if brokers changed something."""
+    from ottla.admin.errors import PartlyDone
+    from ottla.browse.declared_schemas import apply_schemas
+
+    made = [str(each) for each in plan.changes if each not in plan.of_registry]
+    try:
+        apply_schemas(plan, registry)
+    except OttlaError as error:
+        if not made:
+            raise
+        raise PartlyDone("changes", done=made, failed={"schemas": error}) from error
 
 
 def _question(plan: ApplyPlan) -> str:

@@ -34,6 +34,7 @@ def plan(
     targets: tuple[str, ...],
     prune: bool,
     record: Path | None,
+    registry: str | None,
     to: Path | None,
     exit_code: bool,
     kafka: Settings,
@@ -49,7 +50,8 @@ def plan(
     """
     fields: dict[str, Any] = {}
     with open_admin(kafka) as admin:
-        found = planned(admin, files, targets, prune=prune, record=record_path(files, targets, record))
+        where = record_path(files, targets, record)
+        found = planned(admin, files, targets, prune=prune, record=where, registry=registry)
         if to is not None:
             from ottla.admin.declared.apply_plan import dump_plan
             from ottla.admin.facts.facts_file import write_whole

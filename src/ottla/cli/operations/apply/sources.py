@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.declared.apply_plan import ApplyPlan
     from ottla.admin.declared.declared_cluster import DeclaredCluster
+    from ottla.serdes.registry_admin import RegistryAdmin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +27,12 @@ _RECORD_ENDING: Final = ".applied.json"
 def of_declarations(command: F) -> F:
     """Give a command the options that say what is declared: FILE..., `--app`, `--prune`, `--record`."""
     for option in (
+        click.option(
+            "--registry",
+            envvar="OTTLA_REGISTRY",
+            metavar="URL[,...]",
+            help="The schema registry, where schemas are declared; OTTLA_REGISTRY in the environment.",
+        ),
         click.option(
             "--record",
             type=click.Path(path_type=Path, dir_okay=False),
@@ -47,15 +56,40 @@ def of_declarations(command: F) -> F:
     return command
 
 
-def planned(admin: Admin, files: tuple[Path, ...], targets: tuple[str, ...], *, prune: bool, record: Path) -> ApplyPlan:
-    """Return the plan from what files and services declare."""
+def planned(
+    admin: Admin,
+    files: tuple[Path, ...],
+    targets: tuple[str, ...],
+    *,
+    prune: bool,
+    record: Path,
+    registry: str | None = None,
+) -> ApplyPlan:
+    """Return the plan from what files and services declare. `registry` is the address of the schema registry."""
     from ottla.admin.declared.applied_file import read_applied
 
     declared = declared_in(files, targets)
     cluster_id = admin.facts(()).cluster_id
-    return admin.plan_declared(
-        declared, applied=read_applied(record, cluster_id), prune=prune, record=str(record.absolute())
-    )
+    applied = read_applied(record, cluster_id)
+    plan = admin.plan_declared(declared, applied=applied, prune=prune, record=str(record.absolute()))
+    if not declared.schemas and not applied.levels:
+        return plan
+    from ottla.admin.declared.apply_plan import ORDER
+    from ottla.browse.declared_schemas import planned_schemas
+
+    found = planned_schemas(declared.schemas, applied, open_registry(registry))
+    changes = sorted((*plan.changes, *found), key=lambda each: (each.is_deletion_of_topic, ORDER[each.kind]))
+    return replace(plan, changes=tuple(changes))
+
+
+def open_registry(url: str | None) -> RegistryAdmin:
+    """Return the client of the registry whose schemas are declared."""
+    from ottla.cli.shared.registry_options import given_registry
+
+    access = given_registry(url or os.environ.get("OTTLA_REGISTRY"))
+    if access is None:
+        raise InputError("found schemas and no registry, wanted --registry or OTTLA_REGISTRY")
+    return access.open()
 
 
 def declared_in(files: tuple[Path, ...], targets: tuple[str, ...]) -> DeclaredCluster:

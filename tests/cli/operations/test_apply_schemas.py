@@ -1,0 +1,105 @@
+"""`ottla apply` and the schema registry: what is declared is registered, levels are compared three ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_output import Run, document, rows
+
+from ottla.admin import Admin
+from ottla.serdes.registry_admin import RegistryAdmin
+from ottla.testing.registry import EmbeddedRegistry
+
+ONE = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+TWO = {**ONE, "fields": [*ONE["fields"], {"name": "note", "type": "string", "default": ""}]}
+NARROW = {**ONE, "fields": [{"name": "id", "type": "int"}]}
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryAdmin]:
+    with EmbeddedRegistry() as running:
+        monkeypatch.setenv("OTTLA_REGISTRY", running.url)
+        yield RegistryAdmin(running.url, attempts=1)
+
+
+def declare(schema: object, *lines: str) -> None:
+    Path("order.avsc").write_text(json.dumps(schema))
+    Path("cluster.toml").write_text("\n".join(["[schemas.orders-value]", *lines]))
+
+
+def test_a_schema_is_registered_once_and_its_next_version_after_it(ottla: Run, registry: RegistryAdmin) -> None:
+    declare(ONE, 'file = "order.avsc"', 'compatibility = "FULL"')
+    plan = ottla("apply", "plan", "cluster.toml", "--exit-code", "--format", "json")
+    assert plan.exit_code == 1
+    items = document(plan, "ottla.apply.plan/1")["items"]
+    assert [(each["kind"], each["subject"], each["old"], each["new"]) for each in items] == [
+        ("compatibility level", "orders-value", None, "FULL"),
+        ("schema", "orders-value", None, "version 1"),
+    ]
+    assert registry.versions("orders-value") == []
+    applied = ottla("apply", "cluster.toml", "--yes", "--undo", "undo.json")
+    assert applied.exit_code == 0, applied.output
+    assert (registry.versions("orders-value"), registry.level("orders-value")) == ([1], "FULL")
+    assert rows(ottla("apply", "plan", "cluster.toml", "--exit-code")) == []
+    declare(TWO, 'file = "order.avsc"')
+    changed = ottla("apply", "cluster.toml", "--yes")
+    assert [row[:5] for row in rows(changed)] == [
+        ["compatibility level", "orders-value", "", "FULL", ""],
+        ["schema", "orders-value", "AVRO", "version 1", "the next version"],
+    ]
+    assert (registry.versions("orders-value"), registry.level("orders-value")) == ([1, 2], None)
+    Path("cluster.toml").write_text("")
+    assert rows(ottla("apply", "plan", "cluster.toml", "--prune")) == [], "no schema is deleted"
+    undone = ottla("apply", "undo.json", "--yes")
+    assert "not reverted: schema orders-value: version 1 was registered; `ottla schemas delete`" in undone.stderr
+
+
+def test_an_incompatible_schema_changes_nothing(ottla: Run, admin: Admin, registry: RegistryAdmin, name: str) -> None:
+    registry.register("orders-value", json.dumps(ONE))
+    declare(NARROW, 'file = "order.avsc"', f"[topics.{name}]")
+    refused = ottla("apply", "cluster.toml", "--yes")
+    assert (refused.exit_code, "schema orders-value: not compatible" in refused.stderr) == (2, True), refused.output
+    assert name not in {topic.name for topic in admin.list_topics()}
+
+
+def test_a_saved_plan_is_refused_after_another_registered(
+    ottla: Run, admin: Admin, registry: RegistryAdmin, name: str
+) -> None:
+    declare(TWO, 'file = "order.avsc"', f"[topics.{name}]")
+    assert ottla("apply", "plan", "cluster.toml", "-o", "plan.json").exit_code == 0
+    registry.register("orders-value", json.dumps(ONE))
+    refused = ottla("apply", "plan.json", "--yes")
+    assert refused.exit_code == 1, "the topic is created"
+    assert f"done: topic {name}" in refused.stderr
+    assert "schema orders-value: version 1 is the latest now; plan again" in refused.stderr
+    assert registry.versions("orders-value") == [1]
+    assert ottla("apply", "cluster.toml", "--yes").exit_code == 0
+    assert registry.versions("orders-value") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([], "schemas.orders-value: found neither, wanted file or compatibility"),
+        (['file = "absent.avsc"'], "schemas.orders-value: absent.avsc: No such file"),
+        (['file = "order.avsc"', 'type = "XML"'], "schemas.orders-value.type: found 'XML', wanted one of AVRO"),
+        (['compatibility = "SOME"'], "schemas.orders-value.compatibility: "),
+        (['file = "order.avsc"', 'references = ["x"]'], "schemas.orders-value: --reference: found 'x'"),
+    ],
+)
+def test_what_is_no_schema_is_refused_with_its_place(
+    ottla: Run, registry: RegistryAdmin, lines: list[str], problem: str
+) -> None:
+    declare(ONE, *lines)
+    refused = ottla("apply", "plan", "cluster.toml")
+    assert (refused.exit_code, f"cluster.toml: {problem}" in refused.stderr) == (2, True), refused.output
+
+
+def test_without_a_registry_the_option_is_named(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTTLA_REGISTRY", raising=False)
+    declare(ONE, 'file = "order.avsc"')
+    refused = ottla("apply", "plan", "cluster.toml")
+    assert (refused.exit_code, "wanted --registry or OTTLA_REGISTRY" in refused.stderr) == (2, True)
