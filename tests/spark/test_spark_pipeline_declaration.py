@@ -40,6 +40,8 @@ def test_names_are_checked_as_they_are_declared(pipeline):
     pipeline.read_topic("events")
     with pytest.raises(ConfigError, match="there is a events already"):
         pipeline.read_topic("events")
+    with pytest.raises(ConfigError, match="sink events: output_mode: found 'update', wanted 'append'"):
+        pipeline.write_topic("events", "out", output_mode="update")
     with pytest.raises(ConfigError, match="'late-events': wanted a name of letters"):
         pipeline.read_topic("late-events")
     with pytest.raises(ConfigError, match="late: evnts is not declared; declared are events"):

@@ -293,7 +293,15 @@ class Declaration:
         output_mode: str = "append",
         **options: Any,
     ) -> None:
-        """Declare records of a topic. `key` and `value` are SQL expressions over the view's columns."""
+        """Declare records of a topic. `key` and `value` are SQL expressions over the view's columns.
+
+        Raises `ConfigError` for the output mode `update`, which Spark does not have for sinks in Python.
+        """
+        if output_mode == "update":
+            raise ConfigError(
+                f"sink {name or view}: output_mode: found 'update', wanted 'append': Spark has no such mode for a"
+                " sink in Python. Use write_each and write each micro-batch to the topic"
+            )
         sink = TopicSink(
             name=name or view,
             view=view,
