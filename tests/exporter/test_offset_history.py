@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.admin.facts.cluster_facts import ClusterFacts, PartitionInfo, TopicInfo
@@ -128,6 +128,7 @@ def answered(history: OffsetHistory, offset: int, written: dict[int, int]) -> in
     raise AssertionError("it asks for ever")
 
 
+@example(2, 1)
 @given(st.integers(1, 90 * 86_400_000), st.integers(1, 5_000))
 def test_the_age_of_an_old_record_is_found_by_a_few_questions(age_ms: int, rate_ms: int) -> None:
     now_ms = 100 * 86_400_000

@@ -34,9 +34,10 @@ def test_any_name_is_read_as_it_is(group: str, lag: int) -> None:
 def test_a_name_cannot_begin_another_line() -> None:
     families = MetricFamilies(most_series=10)
     families.add([(LAG, ('a"} 1\nottla_cluster_up 0\\', "orders"), 5)])
-    samples = [line for line in families.text().decode().splitlines() if not line.startswith("#")]
+    text = families.text()
+    samples = [line for line in text.decode().splitlines() if not line.startswith("#")]
     assert len(samples) == 1
-    assert list(parsed(families.text()).values()) == [5.0]
+    assert list(parsed(text).values()) == [5.0]
 
 
 def test_long_names_are_cut_and_two_stay_two() -> None:

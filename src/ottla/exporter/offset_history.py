@@ -33,6 +33,8 @@ _STEP: Final = 8
 """The next moment to ask for is so many times as long ago, until the record is younger than it."""
 _PRECISE: Final = 1.1
 """The span of a record's age is narrow enough, as a ratio of its ends."""
+_PRECISE_MS: Final = 1_000
+"""So is one of a second."""
 
 
 @fact
@@ -122,7 +124,8 @@ class OffsetHistory:
         earlier, later = self._span(slot, offset, later)
         if earlier is None:
             return WrittenAt(at_ms=later[0], is_precise=False)
-        is_precise = self._age(earlier[0]) <= _PRECISE * self._age(later[0])
+        is_narrow = later[0] - earlier[0] <= _PRECISE_MS
+        is_precise = is_narrow or self._age(earlier[0]) <= _PRECISE * self._age(later[0])
         return WrittenAt(at_ms=_between(earlier, later, offset), is_precise=is_precise or self._is_full(slot))
 
     def moment_to_ask(self, place: TopicPartition, offset: int) -> int | None:

@@ -120,6 +120,7 @@ class ReadingLoop:
             problem = f"{type(error).__name__}: {error}"
         except Exception as error:  # a mistake of ours, or what a broker never sends: the next read may succeed
             problem = f"{type(error).__name__} in the exporter: {error}"
+        series = 0 if families is None else families.count
         text = b"" if families is None else families.text()
         ended_s = self._monotonic()
         if families is not None and is_doctors and self._doctor_every_s is not None:
@@ -130,7 +131,7 @@ class ReadingLoop:
             self._took_s = ended_s - began_s
             has_succeeded = self._facts_at_ms is not None
             if families is not None:
-                self._text, self._series, self._dropped = text, families.count, families.dropped
+                self._text, self._series, self._dropped = text, series, families.dropped
                 self._read_at_s, self._facts_at_ms = ended_s, at_ms
             self._changed.notify_all()
         if problem is not None and problem != before:
