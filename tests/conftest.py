@@ -35,7 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def _load_hypothesis() -> None:
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # The same examples for the same code, so that a run can be repeated. `thorough` looks for others.
+    quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("quick", quick)
     settings.register_profile("brisk", settings.get_profile("quick"), max_examples=8)
     settings.register_profile("thorough", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
