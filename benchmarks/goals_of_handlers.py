@@ -1,4 +1,4 @@
-"""Goals of what handlers and sends can do besides: telemetry, delays and priorities, counting once, columns.
+"""Goals of what handlers and sends can do besides: telemetry, delays, counting once, columns, worker processes.
 
 The one place where these figures stand: the programs only measure, the page judges.
 """
@@ -14,8 +14,10 @@ BY_HAND = "by hand, a transaction per record"
 INSERT_BY_HAND = "an insert by hand"
 LOOP = "confluent-kafka loop"
 NO_TELEMETRY = "no telemetry"
+ONE_WORKER = "one worker"
 QUIX = "Quix Streams, exactly once"
 TRANSACTIONS = "confluent-kafka loop, transactions"
+TWO_WORKERS = "a handler that computes, two workers"
 
 ALONE = "mosquitto, keeps nothing"
 FASTSTREAM = "FastStream (zmqtt)"
@@ -248,6 +250,11 @@ _SHARED_PIKA = (
     "report and its headers."
 )
 
+_SHARED_CPUS = (
+    "Two workers that compute need two free CPUs, and the broker runs on the same machine. Where CPU by record is the "
+    "same for one worker and for two, the rate follows the CPUs that are free."
+)
+
 
 def _once(part: str, what: str, figure: float, unit: str, *, peer: str = "", why: str = "") -> Wanted:
     return Wanted(area="counting once", part=part, what=what, figure=figure, unit=unit, peer=peer, why=why)
@@ -297,6 +304,15 @@ WANTED: tuple[Wanted, ...] = (
     _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS, why=_COPIES),
     _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads", why=_TRICKLE),
     _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits"),
+    Wanted(
+        area="worker processes",
+        part="workers",
+        what=TWO_WORKERS,
+        figure=1.7,
+        unit="records/s",
+        peer=ONE_WORKER,
+        why=_SHARED_CPUS,
+    ),
     _bridge(PUBACKS, 40_000, "messages/s"),
     _bridge(WAIT, 50, "ms", why=_WAITS_FOR_CPU),
     _bridge(IDLE.format(10_000), 400, "MB"),

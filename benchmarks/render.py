@@ -37,7 +37,7 @@ from tables import (
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
 PARTS += ("hot_paths", "instructions")
 PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
-PARTS += ("queues",)
+PARTS += ("queues", "workers")
 PARTS += ("operations", "operations_records", "console", "planner", "bridge", "soak")
 
 INTRO = f"""\
@@ -123,6 +123,12 @@ them as one range; a queue leases what its workers can begin soon, renews each l
 The aim was three times the preview's rate, which a handler that is called from Python for each job does not reach. CPU
 is the client's process. The rows of 1, 10 and 100 members compare the embedded broker with Apache Kafka's: all members
 are `Queue`s of one process, which is the limit of ten and more.
+"""
+
+WORKERS = """\
+`make bench ONLY=workers`: [`ottla run --workers`](how-to/worker-processes.md) with a handler that computes for about a
+millisecond, in Python. Time counts from the first record handled to the last; all partitions are assigned before the
+first is sent. CPU is that of the workers' processes.
 """
 
 ONCE = """\
@@ -217,6 +223,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("What telemetry costs", "telemetry", parts, drawn, beside_table, words=TELEMETRY),
         *section("Delays and priorities", "messaging", parts, drawn, beside_table, words=MESSAGING),
         *section("Queues", "queues", parts, drawn, beside_table, words=QUEUES),
+        *section("Worker processes", "workers", parts, drawn, beside_table, words=WORKERS),
         *section("Counting once in a database", "once", parts, drawn, beside_table, words=ONCE),
         *section("From topic to topic exactly once", "exactly_once", parts, drawn, beside_table, words=EXACTLY_ONCE),
         *section("An outbox and its relay", "outbox", parts, drawn, beside_table, words=OUTBOX),

@@ -19,6 +19,7 @@ import pytest
 import retry_backlog
 import scheduled_start
 import telemetry
+import workers
 from goals_of_handlers import ALONE, AT_LEAST_ONCE, BY_HAND, FASTSTREAM, INSTRUMENTORS, LOOP, QUIX, TRANSACTIONS, WANTED
 from judging import State
 from render import page_of
@@ -94,6 +95,10 @@ def write_bridge(results: Results) -> None:
     bridge.write_rabbitmq(results, some, some)
 
 
+def write_workers(results: Results) -> None:
+    workers.write(results, {1: [800.0] * ROUNDS, 2: [1_500.0] * ROUNDS}, {1: [1.2] * ROUNDS, 2: [1.2] * ROUNDS})
+
+
 WRITTEN: dict[str, Callable[[Results], None]] = {
     "telemetry": write_telemetry,
     "messaging": write_messaging,
@@ -101,6 +106,7 @@ WRITTEN: dict[str, Callable[[Results], None]] = {
     "exactly_once": write_exactly_once,
     "outbox": write_outbox,
     "columns": write_columns,
+    "workers": write_workers,
     "bridge": write_bridge,
 }
 SECTIONS = {
@@ -110,6 +116,7 @@ SECTIONS = {
     "exactly_once": "From topic to topic exactly once",
     "outbox": "An outbox and its relay",
     "columns": "Handlers of columns",
+    "workers": "Worker processes",
     "bridge": "The bridge",
 }
 
