@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.errors import DeliveryError, InputError
 from ottla.producer.deliveries import HANDLED, DeliveryFailure, DeliveryTracker, delivery_error
+from ottla.producer.event_options import with_event
+from ottla.producer.signature import BulkOptions
 from ottla.records import Headers
 
-__all__ = ["BulkState", "FailedPart", "Outgoing", "outgoing"]
+__all__ = ["BulkState", "FailedPart", "Outgoing", "as_events", "outgoing"]
 
 
 class Outgoing(NamedTuple):
@@ -35,6 +38,25 @@ def outgoing(topic: str, number: int, record: Any) -> Outgoing:
         f"{topic}: record {number} of send_many: expected a tuple of 1 to {len(Outgoing._fields)} "
         f"({', '.join(Outgoing._fields)}), found {found}"
     )
+
+
+def as_events(
+    topic: str, records: Iterable[Sequence[Any]], serde: Any, options: BulkOptions
+) -> Iterable[Sequence[Any]]:
+    """Return the records as the CloudEvents that the options of a `send_many` make of them, or unchanged.
+
+    Each has an id of its own: two records with one id are one event. Iterating raises as `with_event` does.
+    """
+    event_type, subject = options.get("event_type"), options.get("subject")
+    if event_type is None and subject is None:
+        return records
+
+    def events() -> Iterator[Outgoing]:
+        for number, record in enumerate(records):
+            one = outgoing(topic, number, record)
+            yield one._replace(headers=with_event(topic, one.headers, serde, event_type, subject, None))
+
+    return events()
 
 
 @dataclass(slots=True, eq=False)

@@ -58,13 +58,18 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class BulkOptions(TypedDict, total=False):
-    """Options of `send_many`, which apply to all its records."""
+    """Options of `send_many`, which apply to all its records. `SendOptions` documents them.
+
+    There is no `event_id`: with `event_type` each record is an event of its own, with a random id.
+    """
 
     expires_after: Span | None
     expires_at: Moment | None
     priority: str | None
     deliver_after: Span | None
     deliver_at: Moment | None
+    event_type: str | None
+    subject: str | None
     detached: bool
 
 

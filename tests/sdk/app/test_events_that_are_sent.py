@@ -18,6 +18,7 @@ from ottla import (
     InputError,
     Int64,
     Outbox,
+    Outgoing,
     Producer,
     Record,
     RetryPolicy,
@@ -26,6 +27,7 @@ from ottla.outbox.outbox import headers_of
 from ottla.stores import Sqlite
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, consumer_for
+from tests.kit.both_shells import PRODUCERS
 
 EVENTS = CloudEvents(Int64(), source="/shop", content_type="application/x-int64")
 OPTIONS: dict[str, Any] = {"event_type": "order.created", "subject": "eu/1", "event_id": "7"}
@@ -88,6 +90,38 @@ def test_each_event_has_an_id_of_its_own_if_none_is_given(kafka: Kafka, kafka_to
     events = [record.event for record in kafka.consume_all(kafka_topic, value=EVENTS, at_least=2)]
     assert len({event.id for event in events if event is not None}) == 2
     assert [event.subject for event in events if event is not None] == [None, None]
+
+
+@pytest.mark.parametrize("shell", [*PRODUCERS])
+@pytest.mark.parametrize("is_partitioned_here", [False, True], ids=["by the client", "by Ottla"])
+async def test_each_record_of_many_is_an_event(
+    kafka: Kafka, kafka_topic: str, shell: str, is_partitioned_here: bool
+) -> None:
+    options: dict[str, Any] = {"partitioner": lambda *given: 0} if is_partitioned_here else {}
+    records: list[Any] = [(1,), [2, b"k"], Outgoing(3, headers=[("trace", b"1")]), (4, None, (), 0, 1_000)]
+    async with PRODUCERS[shell](kafka.bootstrap_servers, value=EVENTS, **options) as producer:
+        await (await producer.send_many(kafka_topic, records, event_type="order.created", subject="eu/1"))
+    found = kafka.consume_all(kafka_topic, value=EVENTS, at_least=4)
+    assert sorted(record.value for record in found) == [1, 2, 3, 4]
+    events = [record.event for record in found if record.event is not None]
+    assert [(event.type, event.subject, event.source) for event in events] == [("order.created", "eu/1", "/shop")] * 4
+    assert len({event.id for event in events}) == 4
+    by_value = {record.value: record for record in found}
+    assert (by_value[2].raw_key, by_value[3].header("trace"), by_value[4].timestamp_ms) == (b"k", b"1", 1_000)
+
+
+@pytest.mark.parametrize("shell", [*PRODUCERS])
+async def test_a_record_of_many_that_makes_no_event_raises_and_those_before_it_are_sent(
+    kafka: Kafka, kafka_topic: str, shell: str
+) -> None:
+    async with PRODUCERS[shell](kafka.bootstrap_servers, value=EVENTS) as producer:
+        with pytest.raises(InputError, match="found subject= without event_type="):
+            await producer.send_many(kafka_topic, [(1,)], subject="eu/1")
+        records: list[Any] = [(1,), (2, None, [("ce_type", b"b")]), (3,)]
+        with pytest.raises(InputError, match="found event_type= and the header 'ce_type'") as raised:
+            await producer.send_many(kafka_topic, records, event_type="order.created")
+    assert any("1 records before this one" in note for note in raised.value.__notes__)
+    assert [record.value for record in kafka.consume_all(kafka_topic, value=EVENTS, at_least=1)] == [1]
 
 
 REFUSED: list[tuple[dict[str, Any], Any, str]] = [
@@ -193,6 +227,21 @@ def test_what_is_captured_in_a_test_is_an_event() -> None:
     consumer.deliver(5)
     (sent,) = consumer.sent
     assert_is_the_event(sent)
+
+
+def test_what_is_captured_of_many_is_an_event_each() -> None:
+    app = App("billing")
+    invoices = app.producer(value=EVENTS)
+
+    @app.handler("orders", value=Int64())
+    def handle(number: int) -> Any:
+        return invoices.send_many("invoices", [(number,), (number,)], event_type="order.created")
+
+    consumer = consumer_for(app)
+    consumer.deliver(5)
+    events = [sent.event for sent in consumer.sent if sent.event is not None]
+    assert [event.type for event in events] == ["order.created"] * 2
+    assert len({event.id for event in events}) == 2
 
 
 def test_a_delayed_event_is_one_when_it_is_delivered(kafka: Kafka, make_topic: Callable[..., str]) -> None:

@@ -66,7 +66,7 @@ from ottla.producer import (
     make_partitioner,
     unsettled,
 )
-from ottla.producer.bulk import Outgoing, outgoing
+from ottla.producer.bulk import Outgoing, as_events, outgoing
 from ottla.producer.core import NO_OPTIONS, ProducerCore
 from ottla.producer.encoded import header_list, placed, topic_name
 from ottla.producer.event_options import with_event
@@ -317,8 +317,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. A record that cannot be sent raises here; those before it are on their way.
 
-        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
-        them, for all of the records.
+        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at`, `event_type`, `subject` and `detached`
+        are as `send` takes them, for all of the records. Each event has a random id.
         """
         topic, later, shared = self._apply_bulk_options(topic, options)
         if self._has_serdes and not self._schemas.is_ready(topic):
@@ -335,7 +335,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             bulk.add_done_callback(partial(bulk_ended, span))
         sent = 0
         try:
-            for record in records:
+            for record in as_events(topic, records, self._serializer.value, options):
                 value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
                 if partition is not None or timestamp_ms is not None:
                     partition, timestamp_ms = placed(topic, partition, timestamp_ms)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from ottla.errors import DeliveryPending, OttlaError
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
+from ottla.producer.bulk import BulkState, FailedPart, Outgoing, as_events, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list, placed, topic_name
 from ottla.producer.later import DelayedSend
 from ottla.producer.message_ids import with_message_id
@@ -155,6 +155,7 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
                 added, span = producer._spans.begin_bulk(topic)
                 if span is not None:
                     bulk.add_done_callback(partial(bulk_ended, span))
+            records = as_events(topic, records, producer._serializer.value, options)
             _send_plainly(producer, bulk, topic, records, added, producer._serialize, later, shared)
         else:
             _send_one_by_one(producer, bulk, topic, records, options)

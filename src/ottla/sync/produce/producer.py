@@ -366,8 +366,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         the tail may be left out. `Bulk.result()` waits until all are settled. A record that cannot be sent raises here,
         as in `send`; those before it are on their way, and `error.bulk` has their results.
 
-        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
-        them, for all of the records.
+        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at`, `event_type`, `subject` and `detached`
+        are as `send` takes them, for all of the records. Each event has a random id.
         """
         self._check_open()
         try:
