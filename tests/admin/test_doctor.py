@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -51,6 +51,7 @@ from ottla.admin.facts.cluster_facts import (
     VoterInfo,
 )
 from ottla.errors import ConfigError, InputError
+from ottla.exporter.cluster_readings import kept_for_comparison
 from ottla.records import TopicPartition
 
 NOW_MS = 1_800_000_000_000
@@ -486,9 +487,10 @@ CASES = [
 ]  # fmt: skip
 
 
-def findings_of(case: Case) -> tuple[Finding, ...]:
+def findings_of(case: Case, kept: Callable[[ClusterFacts], ClusterFacts] = lambda facts: facts) -> tuple[Finding, ...]:
     samples = [
-        earlier(**changes, by_ms=HOUR_MS * (len(case.earlier) - number)) for number, changes in enumerate(case.earlier)
+        kept(earlier(**changes, by_ms=HOUR_MS * (len(case.earlier) - number)))
+        for number, changes in enumerate(case.earlier)
     ]
     evidence = Evidence(
         facts=replace(GOOD, **case.facts), earlier=samples, app=case.app, limits=case.limits, drift=case.drift
@@ -502,6 +504,13 @@ def test_a_check_speaks_where_something_is_wrong(case: Case) -> None:
     assert spoken, findings_of(case)
     assert {finding.severity for finding in spoken} == {case.severity or all_checks()[case.id].severity}
     assert all(finding.fix and finding.subject for finding in spoken)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.earlier], ids=lambda case: f"{case.id}: {case.says[:40]}"
+)
+def test_a_check_compares_with_what_an_exporter_keeps(case: Case) -> None:
+    assert findings_of(case, kept_for_comparison) == findings_of(case)
 
 
 def test_every_check_is_provoked() -> None:

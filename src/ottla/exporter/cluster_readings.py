@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from ottla.admin.doctor import Evidence, Report, all_checks, examine
@@ -104,7 +104,7 @@ class ClusterReadings:
         if self._choices.baseline is not None:
             today = dt.datetime.fromtimestamp(facts.at_ms / 1000, dt.UTC).date()
             report = without_accepted(report, self._choices.baseline, today=today)
-        self._examined, self._report, self._examined_ms = facts, report, facts.at_ms
+        self._examined, self._report, self._examined_ms = kept_for_comparison(facts), report, facts.at_ms
         self._min_in_sync = min_in_sync_of(facts.topics)
 
     def families(self, facts: ClusterFacts, groups: Collection[GroupLag], connects: ConnectTimes) -> MetricFamilies:
@@ -169,6 +169,18 @@ def _doctor_series(report: Report, examined_ms: int) -> Iterator[Series]:
     for each in sorted({*report.checked, *unchecked}):
         yield "ottla_doctor_not_checked", (each,), int(each in unchecked)
     yield "ottla_doctor_last_run_timestamp_seconds", (), examined_ms / 1000
+
+
+def kept_for_comparison(facts: ClusterFacts) -> ClusterFacts:
+    """Return facts without what no check reads of an earlier sample. Settings are a third of all facts."""
+    return replace(
+        facts,
+        brokers=tuple(replace(each, settings={}) for each in facts.brokers),
+        topics=tuple(replace(each, settings={}) for each in facts.topics),
+        groups=tuple(replace(each, settings=None) for each in facts.groups),
+        acls=None,
+        quotas=None,
+    )
 
 
 def _are_comparable(before: ClusterFacts, after: ClusterFacts) -> bool:

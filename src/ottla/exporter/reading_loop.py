@@ -113,9 +113,7 @@ class ReadingLoop:
         families = None
         at_ms = 0
         try:
-            facts = self._admin.facts(READ_FOR_THE_DOCTOR if is_doctors else READ_ALWAYS)
-            at_ms = facts.at_ms
-            families = self._families(facts, is_doctors=is_doctors)
+            at_ms, families = self._families(is_doctors=is_doctors)
         except OttlaError as error:
             problem = f"{type(error).__name__}: {error}"
         except Exception as error:  # a mistake of ours, or what a broker never sends: the next read may succeed
@@ -139,14 +137,16 @@ class ReadingLoop:
         elif problem is None and before is not None and (has_succeeded or self._reads["failed"]):
             self._warn("the cluster is read again")
 
-    def _families(self, facts: ClusterFacts, *, is_doctors: bool) -> MetricFamilies:
+    def _families(self, *, is_doctors: bool) -> tuple[int, MetricFamilies]:
+        """Return when the cluster was read, and its metrics. The facts are not kept while those become text."""
+        facts = self._admin.facts(READ_FOR_THE_DOCTOR if is_doctors else READ_ALWAYS)
         groups = self._small_lags.counted(
             self._readings.take(facts), lambda group, each: self._readings.stands_still(group, each, facts.at_ms)
         )
         self._admin.carry_out(look_up_ages(self._readings.history, groups, facts))
         if is_doctors:
             self._readings.take_examination(facts)
-        return self._readings.families(facts, groups, self._connects_of(facts))
+        return facts.at_ms, self._readings.families(facts, groups, self._connects_of(facts))
 
     def _run(self) -> None:
         while True:
