@@ -118,7 +118,7 @@ def test_subjects_versions_and_schemas_are_listed_and_shown(run: Run, registry: 
         ("diff orders-value --to 2 --file order.avsc", "wanted one of them"),
         ("check orders-value", "wanted SUBJECT and FILE, or --app"),
         ("check orders-value missing.avsc", "missing.avsc: No such file or directory"),
-        ("check orders-value notes.txt", "found no --type"),
+        ("check orders-value notes.txt", "notes.txt: found a name that says no type"),
         ("check orders-value bad.avsc", "bad.avsc: found no AVRO schema"),
         ("check new-value record.avsc", "record"),
         ("check orders-value order.avsc --reference items", "wanted NAME=SUBJECT:VERSION"),

@@ -320,10 +320,8 @@ def _schema(table: Mapping[str, Any], folder: Path, place: str) -> DeclaredSchem
     _known(table, ("file", "type", "references", "compatibility"), place)
     level = table.get("compatibility")
     if level is not None:
-        try:
-            level = schema_changes.checked_level(_text(level, f"{place}.compatibility"))
-        except InputError as error:
-            raise InputError(f"{place}.compatibility: {error}") from None
+        where = f"{place}.compatibility"
+        level = schema_changes.checked_level(_text(level, where), where=where)
     if "file" not in table:
         if level is None:
             raise InputError(f"{place}: found neither, wanted file or compatibility")
@@ -331,10 +329,12 @@ def _schema(table: Mapping[str, Any], folder: Path, place: str) -> DeclaredSchem
     kind = table.get("type")
     if kind not in (None, *schema_files.TYPES):
         raise InputError(f"{place}.type: found {shown(kind)}, wanted one of {', '.join(schema_files.TYPES)}")
-    references = _texts(table.get("references", []), f"{place}.references")
+    where = f"{place}.references"
+    references = _texts(table.get("references", []), where)
+    parsed = schema_files.parse_references(references, where=where)
     file = folder / _text(table["file"], f"{place}.file")
     try:
-        schema = schema_files.read_schema(file, type=kind, references=schema_files.parse_references(references))
+        schema = schema_files.read_schema(file, type=kind, references=parsed)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
     return DeclaredSchema(type=schema.type, text=schema.text, references=references, level=level)

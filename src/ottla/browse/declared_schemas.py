@@ -53,31 +53,43 @@ def planned_schemas(
     return tuple(changes)
 
 
-def apply_schemas(plan: ApplyPlan, registry: RegistryAdmin) -> int:
-    """Make the changes of a plan in the registry, each to what it was planned from, and return how many were made."""
-    made = 0
+def check_schemas(plan: ApplyPlan, registry: RegistryAdmin) -> None:
+    """Raise `InputError` where the registry is no longer as the plan was made from, and `RegistryUnavailable` where it
+    does not answer. Changes nothing."""
     for change in plan.of_registry:
-        if change.kind is Kind.LEVEL:
-            found = registry.level(change.subject)
-            if found == change.new:
-                continue
-            if found != change.old:
-                raise InputError(f"{change}: is {found or 'none'} now; plan again")
-            schema_changes.set_level(registry, schema_changes.plan_level(registry, change.subject, change.new))
-        elif change.schema is not None:
-            schema = _schema(change.subject, change.schema)
-            again = schema_changes.plan_registration(registry, change.subject, schema)
-            if again.existing is not None:
-                continue
-            latest = max(registry.versions(change.subject), default=None)
-            if change.old != (None if latest is None else f"version {latest}") or again.problems:
-                now = "; ".join(again.problems) or f"version {latest} is the latest now"
-                raise InputError(f"schema {change.subject}: {now}; plan again")
-            schema_changes.register(registry, again)
-        made += 1
-    return made
+        _left_to_make(change, registry)
+
+
+def apply_schemas(plan: ApplyPlan, registry: RegistryAdmin) -> None:
+    """Make the changes of a plan in the registry, each to what it was planned from."""
+    for change in plan.of_registry:
+        left = _left_to_make(change, registry)
+        if isinstance(left, schema_changes.LevelChange):
+            schema_changes.set_level(registry, left)
+        elif left is not None:
+            schema_changes.register(registry, left)
+
+
+def _left_to_make(
+    change: PlannedChange, registry: RegistryAdmin
+) -> schema_changes.LevelChange | schema_changes.Registration | None:
+    """Return the change as the registry is asked for it; None if it is made."""
+    if change.kind is Kind.LEVEL or change.schema is None:
+        level = schema_changes.plan_level(registry, change.subject, change.new)
+        if level.is_change and level.old != change.old:
+            raise InputError(f"{change}: is {level.old or 'none'} now; plan again")
+        return level if level.is_change else None
+    again = schema_changes.plan_registration(registry, change.subject, _schema(change.subject, change.schema))
+    if again.existing is not None:
+        return None
+    latest = max(registry.versions(change.subject), default=None)
+    if change.old != (None if latest is None else f"version {latest}") or again.problems:
+        now = "; ".join(again.problems) or f"version {latest} is the latest now"
+        raise InputError(f"schema {change.subject}: {now}; plan again")
+    return again
 
 
 def _schema(subject: str, declared: DeclaredSchema) -> RegisteredSchema:
-    references = parse_references(declared.references)
-    return parse_schema(declared.text or "", declared.type, references=references, source=f"schema {subject}")
+    place = f"schema {subject}"
+    references = parse_references(declared.references, where=place)
+    return parse_schema(declared.text or "", declared.type, references=references, source=place)

@@ -197,10 +197,10 @@ def set_level(registry: RegistryAdmin, change: LevelChange) -> None:
         registry.unset_level(change.subject)
 
 
-def checked_level(level: str) -> str:
-    """Return a compatibility level in capitals. Raises `InputError`."""
+def checked_level(level: str, *, where: str = "LEVEL") -> str:
+    """Return a compatibility level in capitals. Raises `InputError`, which begins with `where`."""
     if level.upper() not in LEVELS:
-        raise InputError(f"LEVEL: found {level[:100]!r}, wanted one of {', '.join(LEVELS)}")
+        raise InputError(f"{where}: found {level[:100]!r}, wanted one of {', '.join(LEVELS)}")
     return level.upper()
 
 

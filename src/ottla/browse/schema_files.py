@@ -27,7 +27,7 @@ def read_schema(path: Path, *, type: SchemaType | None, references: Sequence[Sch
     `.avsc`, `.json`, `.proto`. Raises `InputError` for a file that cannot be a schema."""
     kind = type or _BY_SUFFIX.get(path.suffix)
     if kind is None:
-        raise InputError(f"{path}: found no --type, wanted one, or a file named .avsc, .json or .proto")
+        raise InputError(f"{path}: found a name that says no type, wanted .avsc, .json or .proto, or the type given")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -58,16 +58,14 @@ def parse_schema(
     return RegisteredSchema(id=0, type=kind, text=text, references=tuple(references))
 
 
-def parse_references(given: Iterable[str]) -> tuple[SchemaReference, ...]:
-    """Return the references of `NAME=SUBJECT:VERSION` options. Raises `InputError`."""
+def parse_references(given: Iterable[str], *, where: str = "--reference") -> tuple[SchemaReference, ...]:
+    """Return the references of `NAME=SUBJECT:VERSION` texts. Raises `InputError`, which begins with `where`."""
     found = []
     for text in given:
         parts = _REFERENCE.fullmatch(text)
         if parts is None or not 1 <= int(parts["version"]) <= LARGEST_ID:
-            raise InputError(
-                f"--reference: found {text[:200]!r}, wanted NAME=SUBJECT:VERSION, as shop.Item=items-value:1"
-            )
+            raise InputError(f"{where}: found {text[:200]!r}, wanted NAME=SUBJECT:VERSION, as shop.Item=items-value:1")
         found.append(SchemaReference(parts["name"], parts["subject"], int(parts["version"])))
     if len(found) > MOST_REFERENCES:
-        raise InputError(f"--reference: found {len(found):,} of them, wanted at most {MOST_REFERENCES:,}")
+        raise InputError(f"{where}: found {len(found):,} of them, wanted at most {MOST_REFERENCES:,}")
     return tuple(found)

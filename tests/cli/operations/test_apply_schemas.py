@@ -71,13 +71,37 @@ def test_a_saved_plan_is_refused_after_another_registered(
     declare(TWO, 'file = "order.avsc"', f"[topics.{name}]")
     assert ottla("apply", "plan", "cluster.toml", "-o", "plan.json").exit_code == 0
     registry.register("orders-value", json.dumps(ONE))
-    refused = ottla("apply", "plan.json", "--yes")
-    assert refused.exit_code == 1, "the topic is created"
-    assert f"done: topic {name}" in refused.stderr
-    assert "schema orders-value: version 1 is the latest now; plan again" in refused.stderr
+    for how in ("--dry-run", "--yes"):
+        refused = ottla("apply", "plan.json", how)
+        assert refused.exit_code == 2, "nothing is changed"
+        assert "schema orders-value: version 1 is the latest now; plan again" in refused.stderr
+    assert name not in {topic.name for topic in admin.list_topics()}
     assert registry.versions("orders-value") == [1]
     assert ottla("apply", "cluster.toml", "--yes").exit_code == 0
     assert registry.versions("orders-value") == [1, 2]
+
+
+def test_a_saved_plan_changes_nothing_while_the_registry_is_away(
+    ottla: Run, admin: Admin, registry: RegistryAdmin, name: str
+) -> None:
+    declare(ONE, 'file = "order.avsc"', f"[topics.{name}]")
+    assert ottla("apply", "plan", "cluster.toml", "-o", "plan.json").exit_code == 0
+    refused = ottla("apply", "plan.json", "--yes", "--registry", "http://127.0.0.1:1")
+    assert "RegistryUnavailable: " in refused.stderr
+    assert "revert it with" not in refused.stderr
+    assert name not in {topic.name for topic in admin.list_topics()}
+
+
+def test_a_level_that_was_changed_since_the_plan_changes_nothing(
+    ottla: Run, admin: Admin, registry: RegistryAdmin, name: str
+) -> None:
+    declare(ONE, 'compatibility = "FULL"', f"[topics.{name}]")
+    assert ottla("apply", "plan", "cluster.toml", "-o", "plan.json").exit_code == 0
+    registry.set_compatibility("FORWARD", "orders-value")
+    refused = ottla("apply", "plan.json", "--yes")
+    assert (refused.exit_code, "is FORWARD now; plan again" in refused.stderr) == (2, True), refused.output
+    assert name not in {topic.name for topic in admin.list_topics()}
+    assert registry.level("orders-value") == "FORWARD"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +110,9 @@ def test_a_saved_plan_is_refused_after_another_registered(
         ([], "schemas.orders-value: found neither, wanted file or compatibility"),
         (['file = "absent.avsc"'], "schemas.orders-value: absent.avsc: No such file"),
         (['file = "order.avsc"', 'type = "XML"'], "schemas.orders-value.type: found 'XML', wanted one of AVRO"),
-        (['compatibility = "SOME"'], "schemas.orders-value.compatibility: "),
-        (['file = "order.avsc"', 'references = ["x"]'], "schemas.orders-value: --reference: found 'x'"),
+        (['compatibility = "SOME"'], "schemas.orders-value.compatibility: found 'SOME', wanted one of NONE, "),
+        (['file = "order"'], "schemas.orders-value: order: found a name that says no type, wanted .avsc, "),
+        (['file = "order.avsc"', 'references = ["x"]'], "schemas.orders-value.references: found 'x', wanted NAME="),
     ],
 )
 def test_what_is_no_schema_is_refused_with_its_place(

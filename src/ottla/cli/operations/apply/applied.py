@@ -82,14 +82,18 @@ def run(
             plan = planned(admin, files, targets, prune=prune, record=where, registry=registry)
         show_plan(out, "apply.run/1", admin, plan)
         passwords = {} if consent.is_dry_run else passwords_of(plan)
+        schemas = open_registry(registry) if plan.of_registry else None
         if plan.changes:
             admin.check_declared(plan)
+            if schemas is not None:
+                from ottla.browse.declared_schemas import check_schemas
+
+                check_schemas(plan, schemas)
             check_moves(admin, plan.replica_factors, throttle=throttle, no_throttle=no_throttle)
             if not consent.agree(_question(plan), name=_typed(plan)):
                 return
         elif consent.is_dry_run:
             return
-        schemas = open_registry(registry) if plan.of_registry else None
         _carry_out(kafka, admin, schemas, plan, passwords, undo_file, throttle=throttle, no_throttle=no_throttle)
 
 
