@@ -21,7 +21,7 @@ from ottla.columnar.serving.handlers import ColumnInvoker
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows, rows_of
 from ottla.consumer.model.memory import record_bytes
 from ottla.consumer.model.run import Run, RunResult
-from ottla.consumer.partitions.lanes import RowLanes
+from ottla.consumer.partitions.lanes import PartitionLanes
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset, from_offset, offsets_of
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.wire_client.decode_limits import DecodeLimits
@@ -151,7 +151,7 @@ def test_no_rows_are_a_stretch_too() -> None:
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 15), st.lists(st.integers(0, 4)))
 def test_lanes_hand_out_every_row_once_in_order(sizes: list[int], limit: int, fates: list[int]) -> None:
-    lanes, tracker, offset = RowLanes(), OffsetTracker(), 0
+    lanes, tracker, offset = PartitionLanes(), OffsetTracker(), 0
     for size in sizes:
         rows: Any = rows_of([record(offset + number) for number in range(size)], PLACE)
         tracker.register(offsets_of(rows), size_bytes=1, now_ms=0)

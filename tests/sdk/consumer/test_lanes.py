@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.consumer.model.run import AnyRecord
-from ottla.consumer.partitions.lanes import KeyLanes, Lanes, Ordering, PartitionLanes, RowLanes, lanes_for
+from ottla.consumer.partitions.lanes import KeyLanes, Lanes, Ordering, PartitionLanes, lanes_for
 from ottla.records import Record
 
 KEYS = [b"a", b"b", b"c", None]
@@ -208,7 +208,7 @@ def test_a_record_that_fails_alone_is_retried_before_what_follows_it(ordering: O
         lanes.end_run(run, ())
 
 
-@pytest.mark.parametrize("lanes", [PartitionLanes(), KeyLanes(), RowLanes()], ids=["by partition", "by key", "columns"])
+@pytest.mark.parametrize("lanes", [PartitionLanes(), KeyLanes()], ids=["by partition", "by key"])
 def test_a_record_that_waited_elsewhere_comes_before_later_ones_that_are_delivered_again(lanes: Lanes) -> None:
     lanes.put([record(offset) for offset in range(4)])
     run = lanes.take(4)

@@ -15,7 +15,8 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import ClassVar
+from itertools import chain
+from typing import Any, ClassVar
 
 from ottla.consumer.model.rows import Rows
 from ottla.consumer.model.run import AnyRecord
@@ -96,9 +97,13 @@ class Lanes(ABC):
 
 
 class PartitionLanes(Lanes):
-    """Strict order: one run at a time."""
+    """Strict order: one run at a time.
 
-    __slots__ = ("_held", "_is_running")
+    Records wait in the stretches in which they were put. A stretch is cut and joined as a whole, so that a record that
+    waits costs nothing by itself.
+    """
+
+    __slots__ = ("_held", "_is_running", "_stretches", "_waiting")
 
     keep_order: ClassVar[bool] = True
 
@@ -106,11 +111,23 @@ class PartitionLanes(Lanes):
         super().__init__()
         self._is_running = False
         self._held = 0
+        self._stretches: deque[Sequence[AnyRecord]] = deque()
+        self._waiting = 0
 
     @property
     def is_ready(self) -> bool:
         is_free = not self._is_running and self._held == 0
-        return is_free and bool(self._retries or self._buffer)
+        return is_free and bool(self._retries or self._stretches)
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting + self._retries.records
+
+    def put(self, records: Iterable[AnyRecord]) -> None:
+        stretch = records if isinstance(records, Rows) else list(records)
+        if stretch:
+            self._stretches.append(stretch)
+            self._waiting += len(stretch)
 
     def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         if not self.is_ready:
@@ -118,18 +135,54 @@ class PartitionLanes(Lanes):
         self._is_running = True
         if self._retries:
             return self._retries.pop()
-        return _pop(self._buffer, limit, limit_bytes)
+        if limit_bytes is not None:
+            limit = self._count_within(limit, limit_bytes)
+        first = self._cut(limit)
+        count = len(first)
+        others: list[Any] = []
+        # Columns are not joined with records that were made before (after a restart, out of a retry topic).
+        are_rows = isinstance(first, Rows)
+        while count < limit and self._stretches and isinstance(self._stretches[0], Rows) is are_rows:
+            others.append(self._cut(limit - count))
+            count += len(others[-1])
+        self._waiting -= count
+        if not others:
+            return first
+        return first.joined(others) if isinstance(first, Rows) else [*chain(first, *others)]
+
+    def _cut(self, limit: int) -> Sequence[AnyRecord]:
+        """Remove and return the first `limit` records of the first stretch, or all of it."""
+        stretch = self._stretches[0]
+        if len(stretch) <= limit:
+            return self._stretches.popleft()
+        taken = stretch[:limit]
+        if isinstance(stretch, list):
+            del stretch[:limit]
+        else:
+            self._stretches[0] = stretch[limit:]
+        return taken
+
+    def _count_within(self, limit: int, limit_bytes: int) -> int:
+        """Return how many records a run of so many bytes has. Rows are counted by number alone."""
+        count = size_bytes = 0
+        for stretch in self._stretches:
+            if isinstance(stretch, Rows):
+                return limit
+            for record in stretch:
+                if count >= limit or size_bytes >= limit_bytes:
+                    return count
+                size_bytes += record_size(record)
+                count += 1
+        return count
 
     def put_first(self, records: Sequence[AnyRecord]) -> None:
-        if self._retries and records:
-            Lanes.retry(
-                self, records
-            )  # What waits for its retry is older than the buffer, and may be younger than they.
-        else:
-            self._put_before_buffer(records)
-
-    def _put_before_buffer(self, records: Sequence[AnyRecord]) -> None:
-        self._buffer.extendleft(reversed(records))
+        if not records:
+            return
+        if self._retries:
+            Lanes.retry(self, records)  # what waits for its retry is older than the rest, and may be younger than they
+            return
+        self._stretches.appendleft(records if isinstance(records, Rows) else list(records))
+        self._waiting += len(records)
 
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
         self._is_running = False
@@ -144,62 +197,6 @@ class PartitionLanes(Lanes):
 
     def release(self, group: Sequence[AnyRecord]) -> None:
         self._held -= 1
-
-
-class RowLanes(PartitionLanes):
-    """Strict order over stretches of rows: what is fetched, and what is handed out, is cut and joined as a whole."""
-
-    __slots__ = ("_stretches", "_waiting")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._stretches: deque[Sequence[AnyRecord]] = deque()
-        self._waiting = 0
-
-    def put(self, records: Iterable[AnyRecord]) -> None:
-        stretch = records if isinstance(records, Rows) else list(records)
-        size = len(stretch)
-        if size:
-            self._stretches.append(stretch)
-            self._waiting += size
-
-    def _put_before_buffer(self, records: Sequence[AnyRecord]) -> None:
-        if records:
-            self._stretches.appendleft(records)
-            self._waiting += len(records)
-
-    @property
-    def is_ready(self) -> bool:
-        is_free = not self._is_running and self._held == 0
-        return is_free and bool(self._retries or self._stretches)
-
-    @property
-    def waiting(self) -> int:
-        return self._waiting + self._retries.records
-
-    def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
-        if not self.is_ready:
-            return []
-        self._is_running = True
-        if self._retries:
-            return self._retries.pop()
-        first = self._stretches.popleft()
-        others: list[Rows] = []
-        count = len(first)
-        # Only columns are joined: records that were made before (after a restart, out of a retry topic) go alone.
-        while isinstance(first, Rows) and count < limit and self._stretches:
-            following = self._stretches[0]
-            if not isinstance(following, Rows):
-                break
-            others.append(following)
-            count += len(following)
-            self._stretches.popleft()
-        taken = first.joined(others) if others and isinstance(first, Rows) else first
-        if count > limit:
-            self._stretches.appendleft(taken[limit:])
-            taken, count = taken[:limit], limit
-        self._waiting -= count
-        return taken
 
 
 class KeyLanes(Lanes):
@@ -336,10 +333,8 @@ class UnorderedLanes(Lanes):
         self._buffer.extendleft(reversed(untouched))
 
 
-def lanes_for(ordering: Ordering, *, is_columnar: bool = False) -> Lanes:
+def lanes_for(ordering: Ordering) -> Lanes:
     """Empty lanes with the given ordering."""
-    if is_columnar:
-        return RowLanes()
     kinds: dict[Ordering, type[Lanes]] = {
         Ordering.PARTITION: PartitionLanes,
         Ordering.KEY: KeyLanes,

@@ -166,7 +166,7 @@ class PartitionState:
         self.tracker = OffsetTracker()
         self.behind = NOTHING_BEHIND
         """Records that the shell has fetched and not passed on yet. They count in the buffer."""
-        self.lanes = lanes_for(plan.ordering, is_columnar=plan.is_columnar)
+        self.lanes = lanes_for(plan.ordering)
         self.pace = HandlingRate(now_ms)
         self.expired: ExpiredHere | None = None
         """Records that expired in this minute; None if none did."""
