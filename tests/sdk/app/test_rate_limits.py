@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from metric_values import Collected, collected_metrics
 
 from ottla import App, CommitPolicy, ConfigError, Int64, Producer, Rate, RetryPolicy
 from ottla.app.runtime.health_paths import answer
@@ -16,6 +17,12 @@ from ottla.cli import main
 from ottla.testing import OfflineConsumer, consumer_for
 
 SHELLS = ["threads", "asyncio", "columns"]
+
+
+@pytest.fixture
+def metrics() -> Iterator[Collected]:
+    with collected_metrics() as made:
+        yield made
 
 
 def offline(is_async: bool, **options: Any) -> tuple[OfflineConsumer, list[tuple[int, int]]]:
@@ -65,7 +72,7 @@ def test_something_else_than_a_rate_is_refused_by_name() -> None:
 
 
 def test_a_limited_service_is_ready_and_says_that_it_is_limited(
-    shell: Any, kafka: Any, make_topic: Callable[..., str], kafka_group: str, wait: Any
+    shell: Any, kafka: Any, make_topic: Callable[..., str], kafka_group: str, wait: Any, metrics: Collected
 ) -> None:
     topic = make_topic("limited")
     with Producer(kafka.bootstrap_servers, value=Int64()) as producer:
@@ -83,8 +90,14 @@ def test_a_limited_service_is_ready_and_says_that_it_is_limited(
         items = json.loads(printed.stdout)["items"]
         return dict(items[0]) if items else {"limited": False}
 
+    def limited_metric() -> float | None:
+        return metrics.value(
+            "ottla.handler.limited", messaging__consumer__group__name=kafka_group, ottla__handler="handle"
+        )
+
     shell.start(app)
     wait(lambda: len(seen) >= 60)
+    wait(lambda: limited_metric() == 1)
     health = app.health()
     assert health.is_ready, health.problems
     assert health.limited == ("handle",)

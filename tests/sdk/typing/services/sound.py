@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
 from ottla import (
     App,
@@ -14,6 +17,9 @@ from ottla import (
     Avro,
     Bulk,
     Bytes,
+    CloudEvent,
+    CloudEvents,
+    CloudEventType,
     Consumer,
     Context,
     Dead,
@@ -23,8 +29,10 @@ from ottla import (
     Malformed,
     Outcome,
     Producer,
+    Provide,
     Rate,
     Record,
+    Router,
     Skip,
     Str,
     TagField,
@@ -243,6 +251,65 @@ def on_note(note: str) -> None: ...
 
 @app.topic("other", by=TagField("type"), max_rate=Rate(200, per_s=1, burst=50)).otherwise
 def on_other(record: Record[bytes]) -> Outcome | None: ...
+
+
+created = CloudEvents(Json(Order), source="/shop")
+senders = app.producer(value=created)
+
+
+@app.topic("shop", by=CloudEventType()).on("order.created", value=created)
+def on_event(order: Order, event: CloudEvent) -> Delivery:
+    print(event.subject)
+    return senders.send("copies", order, event_type=event.type, subject=event.subject, event_id=event.id)
+
+
+def send_events(orders: list[Order]) -> Bulk:
+    return senders.send_many("copies", [(order,) for order in orders], event_type="order.created", subject="eu")
+
+
+class Session:
+    def add(self, order: Order) -> None: ...
+
+
+@contextmanager
+def open_session() -> Iterator[Session]:
+    yield Session()
+
+
+@asynccontextmanager
+async def open_on_a_loop() -> AsyncIterator[Session]:
+    yield Session()
+
+
+router = Router()
+
+
+@router.handler("returns", value=orders, max_rate=Rate(200))
+def take_back(order: Order, session: Annotated[Session, Provide(open_session)]) -> None:
+    session.add(order)
+
+
+@router.handler("returns-2", value=orders)
+async def take_back_later(order: Order, session: Annotated[Session, Provide(open_on_a_loop, scope="app")]) -> None:
+    session.add(order)
+
+
+@router.every("0 8 * * mon-fri", tz="Europe/Berlin", id="daily-report", missed="one")
+def report() -> None: ...
+
+
+app.include(router)
+
+
+@asynccontextmanager
+async def lifespan(web: object) -> AsyncIterator[None]:
+    async with app.lifespan(web):
+        yield
+
+
+def override() -> None:
+    with app.override({open_session: open_session}):
+        print(app.health().limited)
 
 
 def steer() -> None:
