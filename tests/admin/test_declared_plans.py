@@ -501,6 +501,20 @@ def test_the_record_keeps_clusters_apart(tmp_path: object) -> None:
         (PlannedChange(kind=Kind.USER, subject="a", name="PLAIN", old=None, new="8192 iterations"), "'PLAIN'"),
         (PlannedChange(kind=Kind.USER, subject="a", name="SCRAM-SHA-512", old=None, new="1e9"), "found '1e9'"),
         (PlannedChange(kind=Kind.ACL, subject="a", name="x", old=None, new="allow"), "found no ACL"),
+        *(
+            (
+                PlannedChange(
+                    kind=Kind.USER,
+                    subject="a",
+                    name="SCRAM-SHA-512",
+                    old=None,
+                    new="8192 iterations",
+                    secret=secret,
+                ),
+                "wanted .*VARIABLE",
+            )
+            for secret in (("env",), ("env", "A", "B"), ("command",), ("file", "x"))
+        ),
     ],
 )
 def test_a_plan_file_that_was_edited_is_checked(change: PlannedChange, problem: str) -> None:

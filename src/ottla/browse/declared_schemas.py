@@ -75,7 +75,8 @@ def _left_to_make(
 ) -> schema_changes.LevelChange | schema_changes.Registration | None:
     """Return the change as the registry is asked for it; None if it is made."""
     if change.kind is Kind.LEVEL or change.schema is None:
-        level = schema_changes.plan_level(registry, change.subject, change.new)
+        wanted = None if change.new is None else schema_changes.checked_level(change.new, where=change.subject)
+        level = schema_changes.plan_level(registry, change.subject, wanted)
         if level.is_change and level.old != change.old:
             raise InputError(f"{change}: is {level.old or 'none'} now; plan again")
         return level if level.is_change else None

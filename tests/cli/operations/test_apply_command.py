@@ -272,6 +272,8 @@ def test_mistakes_end_with_2_and_change_nothing(run: Run) -> None:
         (["aply"], "No such command 'aply'"),
         (["plan.json", "cluster.toml"], "found a plan beside other declarations"),
         (["plan.json"], "plan.json: No such file"),
+        (["cluster.toml", "--undo", "undo.toml"], "--undo: found 'undo.toml', wanted a name that ends in .json"),
+        (["plan", "cluster.toml", "-o", "plan.toml"], "--output: found 'plan.toml', wanted a name that ends in .json"),
     ):
         refused = run(*arguments)
         assert (refused.exit_code, problem in refused.stderr) == (2, True), refused.output
@@ -291,6 +293,25 @@ def test_a_password_that_is_not_there_is_named_before_anything_changes(run: Run,
     Path("cluster.toml").chmod(0o600)
     assert "user x: password_command: false ended with 1" in run("cluster.toml", "--yes").stderr
     assert "never-made" not in {topic.name for topic in admin.list_topics()}
+
+
+def test_a_command_of_a_plan_does_not_run_before_the_question(run: Run) -> None:
+    declare('[[users]]\nname = "x"\npassword_command = ["touch", "ran"]\n')
+    Path("cluster.toml").chmod(0o600)
+    refused = run("cluster.toml")
+    assert "There is no terminal to ask at" in refused.stderr
+    assert not Path("ran").exists()
+    assert "touch printed nothing" in run("cluster.toml", "--yes").stderr
+    assert Path("ran").exists()
+
+
+def test_a_plan_of_a_topic_that_never_was_is_refused(run: Run, admin: Admin) -> None:
+    for kind, name, new in (("topic setting", "retention.ms", "1"), ("partitions", "", "3"), ("replicas", "", "1")):
+        change = {"kind": kind, "subject": "never-made", "name": name, "old": None, "new": new}
+        plan = {"schema": "ottla.apply-plan/1", "cluster_id": admin.facts(()).cluster_id, "at_ms": 1}
+        Path("plan.json").write_text(json.dumps({**plan, "changes": [change]}))
+        refused = run("plan.json", "--yes")
+        assert (refused.exit_code, "topic never-made: deleted since" in refused.stderr) == (2, True), refused.output
 
 
 @pytest.mark.complete

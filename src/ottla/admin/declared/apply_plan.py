@@ -185,11 +185,18 @@ def _problem_of(change: PlannedChange) -> str | None:
             return f"found {new!r} of {dict(change.entity)}, wanted a number of an entity"
         case Kind.USER if change.name not in MECHANISMS or (new is not None and not _ITERATIONS.fullmatch(new)):
             return f"found {new!r} for {change.name!r}, wanted '8192 iterations' of a SCRAM mechanism"
+        case Kind.USER if change.secret and not _is_source(change.secret):
+            return f"found {change.secret!r}, wanted ('env', VARIABLE) or ('command', PROGRAM, ...)"
         case Kind.SCHEMA if change.schema is None:
             return "found no schema"
         case Kind.ACL if change.acl is None:
             return "found no ACL"
     return None
+
+
+def _is_source(secret: tuple[str, ...]) -> bool:
+    kind, *arguments = secret
+    return (kind == "env" and len(arguments) == 1) or (kind == "command" and bool(arguments))
 
 
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")

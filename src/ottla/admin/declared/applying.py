@@ -35,6 +35,7 @@ Batch: TypeAlias = tuple[PlannedChange, ...]
 Passwords: TypeAlias = Mapping[tuple[str, str], tuple[str, bytes]]
 """(user, mechanism) → the password, and random bytes to salt it with."""
 
+_OF_TOPICS: Final = (Kind.TOPIC, Kind.PARTITIONS, Kind.REPLICAS, Kind.TOPIC_SETTING)
 _TOPICS_AT_ONCE: Final = 50
 _ACLS_AT_ONCE: Final = 100
 _MOST_NAMED: Final = 5
@@ -98,7 +99,7 @@ def remaining(plan: ApplyPlan, changes: Sequence[PlannedChange], found: FoundClu
             problems += [] if problem is None else [problem]
             if (there is None) is (change.old is None):
                 left.append(change)
-        elif there is None and change.topic_id is not None:
+        elif there is None and change.kind in _OF_TOPICS:
             problems.append(f"topic {change.subject}: deleted since")
         else:
             now = _value_now(change, found)
@@ -149,10 +150,9 @@ def _batch_key(change: PlannedChange) -> tuple[Kind, str, bool]:
 
 def _read(changes: Sequence[PlannedChange], at_ms: int) -> AdminOperation[FoundCluster]:
     kinds = {change.kind for change in changes}
-    of_topics = (Kind.TOPIC, Kind.PARTITIONS, Kind.REPLICAS, Kind.TOPIC_SETTING)
     return (
         yield from read_found(
-            {change.subject for change in changes if change.kind in of_topics},
+            {change.subject for change in changes if change.kind in _OF_TOPICS},
             {change.subject for change in changes if change.kind is Kind.GROUP_SETTING},
             with_settings={
                 change.subject

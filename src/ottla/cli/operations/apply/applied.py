@@ -13,6 +13,7 @@ from ottla.cli.operations.apply.display import show_plan
 from ottla.cli.operations.apply.replicas import check_moves, move_replicas, takes_a_throttle
 from ottla.cli.operations.apply.sources import (
     PLAN_ENDING,
+    check_plan_name,
     of_declarations,
     open_registry,
     passwords_of,
@@ -70,6 +71,8 @@ def run(
       ottla apply run cluster.toml topics.toml --prune --yes
       ottla apply run plan.json --yes
     """
+    if undo_file is not None:
+        check_plan_name(undo_file, "--undo")
     with open_admin(kafka) as admin:
         if any(file.suffix == PLAN_ENDING for file in files):
             if len(files) != 1 or targets or prune:
@@ -81,7 +84,6 @@ def run(
             where = record_path(files, targets, record)
             plan = planned(admin, files, targets, prune=prune, record=where, registry=registry)
         show_plan(out, "apply.run/1", admin, plan)
-        passwords = {} if consent.is_dry_run else passwords_of(plan)
         schemas = open_registry(registry) if plan.of_registry else None
         if plan.changes:
             admin.check_declared(plan)
@@ -94,6 +96,7 @@ def run(
                 return
         elif consent.is_dry_run:
             return
+        passwords = passwords_of(plan)  # a command of the plan runs after the question only
         _carry_out(kafka, admin, schemas, plan, passwords, undo_file, throttle=throttle, no_throttle=no_throttle)
 
 

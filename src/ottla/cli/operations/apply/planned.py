@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.operations.apply.display import show_plan
-from ottla.cli.operations.apply.sources import of_declarations, planned, record_path
+from ottla.cli.operations.apply.sources import check_plan_name, of_declarations, planned, record_path
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say
@@ -49,6 +49,8 @@ def plan(
       ottla apply plan cluster.toml -o plan.json
     """
     fields: dict[str, Any] = {}
+    if to is not None:
+        check_plan_name(to, "--output")
     with open_admin(kafka) as admin:
         where = record_path(files, targets, record)
         found = planned(admin, files, targets, prune=prune, record=where, registry=registry)

@@ -124,6 +124,12 @@ def read_plan(path: Path) -> ApplyPlan:
     return plan
 
 
+def check_plan_name(path: Path, option: str) -> None:
+    """Raise InputError for a file that `ottla apply run` would not take for a plan."""
+    if path.suffix != PLAN_ENDING:
+        raise InputError(f"{option}: found {str(path)!r}, wanted a name that ends in {PLAN_ENDING}, as plans do")
+
+
 def passwords_of(plan: ApplyPlan) -> dict[tuple[str, str], str]:
     """Return the passwords that the plan needs, from the environment or from commands. They stand in no file."""
     from ottla.admin.declared.apply_plan import Kind
