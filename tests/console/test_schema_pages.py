@@ -119,6 +119,21 @@ def test_a_level_is_set_and_removed(console: Running, registry: RegistryAdmin, t
     assert [(each["before"], each["after"]) for each in audited(tmp_path)] == [(None, "FULL"), ("FULL", None)]
 
 
+def test_what_another_client_changed_since_it_was_shown_is_refused(
+    console: Running, registry: RegistryAdmin, tmp_path: Path
+) -> None:
+    level = plan_of(console.get("schema/level", subject="orders-value", level="FULL"))
+    schema = plan_of(console.post("schema/register", subject="invoices-value", text=json.dumps(ONE), type="AVRO"))
+    registry.set_compatibility("FORWARD", "orders-value")
+    registry.register("invoices-value", json.dumps(NARROW))
+    for number, subject in ((level, "orders-value"), (schema, "invoices-value")):
+        refused = console.post("schema/apply", plan=number)
+        assert refused.status == 400
+        assert f"nothing was changed: {subject} is not as it was shown" in refused.json["error"]["message"]
+    assert (registry.level("orders-value"), registry.versions("invoices-value")) == ("FORWARD", [1])
+    assert audited(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
@@ -129,7 +144,7 @@ def test_a_level_is_set_and_removed(console: Running, registry: RegistryAdmin, t
         ("schema/diff", {"subject": "orders-value", "from": 1}, "wanted from and to"),
         ("schema/delete", {"subject": "orders-value", "version": 7}, "Version 7 not found"),
         ("schema/level", {}, "wanted the level of the registry"),
-        ("schema/level", {"level": "SOMETIMES"}, "wanted one of NONE"),
+        ("schema/level", {"level": "SOMETIMES"}, "level: found 'SOMETIMES', wanted one of NONE"),
         ("schemas", {"match": "/(/"}, "regular expression"),
     ],
 )
@@ -144,7 +159,10 @@ def test_what_is_no_schema_and_no_undo_file_is_refused(console: Running) -> None
         ({"subject": "a", "text": "", "type": "JSON"}, "found nothing"),
         ({"subject": "a", "text": "{}", "type": "XML"}, "wanted one of AVRO"),
         ({"subject": "a", "text": '{"type": "record"}', "type": "AVRO"}, "record"),
-        ({"subject": "a", "text": '"long"', "type": "AVRO", "references": ["x"]}, "NAME=SUBJECT:VERSION"),
+        (
+            {"subject": "a", "text": '"long"', "type": "AVRO", "references": ["x"]},
+            "references: found 'x', wanted NAME=SUBJECT",
+        ),
     ):
         refused = console.post("schema/register", **body)
         assert (refused.status, said in refused.json["error"]["message"]) == (400, True), refused.content

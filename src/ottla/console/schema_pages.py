@@ -138,7 +138,7 @@ def plan_registration(console: ConsoleState, registry: RegistryAdmin, query: Que
     subject = checked_subject(query.needed("subject"))
     text = query.text("text", most=_MOST_CONTENT) or ""
     kind = cast("SchemaType", query.one_of("type", TYPES, "AVRO"))
-    references = parse_references(query.texts("references"))
+    references = parse_references(query.texts("references"), where="references")
     query.done()
     wanted = parse_schema(text, kind, references=references, source="text")
     plan = schema_changes.plan_registration(registry, subject, wanted)
@@ -174,7 +174,8 @@ def plan_level(console: ConsoleState, registry: RegistryAdmin, query: Query) -> 
     subject = None if given is None else checked_subject(given)
     if subject is None and level is None:
         raise InputError("level: found nothing, wanted the level of the registry")
-    plan = schema_changes.plan_level(registry, subject, None if level is None else schema_changes.checked_level(level))
+    wanted = None if level is None else schema_changes.checked_level(level, where="level")
+    plan = schema_changes.plan_level(registry, subject, wanted)
     return _shown(
         console, plan, is_change=plan.is_change, schema="ottla.schemas.set-compatibility/1", items=[plan.item]
     )
@@ -194,11 +195,13 @@ def apply(console: ConsoleState, registry: RegistryAdmin, query: Query) -> dict[
 def _made(console: ConsoleState, registry: RegistryAdmin, change: Change) -> dict[str, Any]:
     subject = change.subject or registry.url
     if isinstance(change, schema_changes.Registration):
+        _refuse_if_changed(schema_changes.plan_registration(registry, change.subject, change.schema), change)
         text = change.schema.text[:_MOST_AUDITED]
         console.audit("schemas.register", subject, after={"type": change.schema.type, "text": text})
         version, schema_id = schema_changes.register(registry, change)
         return {"said": f"Registered as version {version}, id {schema_id}.", "undo": None, "command": None}
     if isinstance(change, schema_changes.LevelChange):
+        _refuse_if_changed(schema_changes.plan_level(registry, change.subject, change.level), change)
         console.audit("schemas.set-compatibility", subject, before=change.old, after=change.level)
         schema_changes.set_level(registry, change)
         return {"said": f"The compatibility is {change.level or registry.level()}.", "undo": None, "command": None}
@@ -214,6 +217,13 @@ def _made(console: ConsoleState, registry: RegistryAdmin, change: Change) -> dic
         "undo": path.read_text(encoding="utf-8"),
         "command": f"ottla schemas restore {path.name}",
     }
+
+
+def _refuse_if_changed(now: Change, shown: Change) -> None:
+    """Raise `InputError` where another client has changed the subject since the change was shown."""
+    if now != shown:
+        name = shown.subject or "the registry"
+        raise InputError(f"nothing was changed: {name} is not as it was shown; ask for the change again")
 
 
 def _shown(
