@@ -59,12 +59,16 @@ class EventTopic:
     @overload
     def on(self, tag: str, /, *tags: str, value: SerdeOf[Value]) -> ForOne[Value]: ...
 
-    def on(self, tag: str, /, *tags: str, value: Any = None) -> Callable[[F], F]:
+    def on(self, tag: str, /, *tags: str, value: Any = None, **others: Any) -> Callable[[F], F]:
         """Declare the handler of these event types. `value` is the serde of their values; without one the annotation
         says it, as in `App.handler`.
 
-        Raises `ConfigError` for a type that has a handler, and for what cannot work.
+        Raises `ConfigError` for a type that has a handler, for an option of the subscription, and for what cannot work.
         """
+        for option in others:
+            is_shared = option in TopicOptions.__optional_keys__
+            where = "in app.topic(...): all event types share it" if is_shared else "value="
+            raise ConfigError(f"{self._events.name}: on: found {option}=, wanted {where}")
         wanted = (tag, *tags)
         for each in wanted:
             if not isinstance(each, str) or not each:

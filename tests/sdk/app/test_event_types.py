@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from google.protobuf import duration_pb2, timestamp_pb2
 
 from ottla import (
     App,
@@ -26,6 +27,7 @@ from ottla import (
     Malformed,
     Outcome,
     Producer,
+    Protobuf,
     Record,
     RetryPolicy,
     RetryTopics,
@@ -295,6 +297,23 @@ class TestTags:
         unknown = consumer.deliver(b"\0\0\0\x77\x77rest")
         assert (unknown.outcome, len(seen)) == ("dead", 2)
 
+    def test_the_name_of_a_protobuf_message(self, schema_registry: Any) -> None:
+        client = SchemaRegistry(schema_registry.url)
+        moments, spans = (
+            Protobuf(message, registry=client, subject=lambda ctx, name: str(name))
+            for message in (timestamp_pb2.Timestamp, duration_pb2.Duration)
+        )
+        context = SerdeContext("orders", "value")
+        app, seen = App("billing", dead_letter_topic="dead"), list[Any]()
+        orders = app.topic("orders", by=SchemaName(schema_registry.url))
+        orders.on("google.protobuf.Timestamp", value=moments)(lambda moment: seen.append(moment))
+        orders.on("google.protobuf.Duration", value=spans)(lambda span: seen.append(span))
+        consumer = consumer_for(app)
+        moment, span = timestamp_pb2.Timestamp(seconds=1), duration_pb2.Duration(seconds=2)
+        for data in (moments.serialize(moment, context), spans.serialize(span, context)):
+            assert consumer.deliver(data).outcome == "done"
+        assert seen == [moment, span]
+
     @pytest.mark.parametrize("name", ["", None, 7, "x" * 250])
     def test_a_name_that_is_none_is_refused(self, name: Any) -> None:
         for kind in (TagHeader, TagField):
@@ -348,6 +367,24 @@ class TestDeclarations:
             orders.on("order.lost", value=Json(Created))(lambda_of_shipped)  # type: ignore[arg-type]
         assert len(declarations_of(app).routes) == 1
         assert consumer_for(app).deliver(Created(1)).outcome == "done", "what was there still is"
+
+    @pytest.mark.parametrize(
+        ("options", "wanted"),
+        [
+            (
+                {"concurrency": 3},
+                r"on: found concurrency=, wanted in app\.topic\(\.\.\.\): all event types share",
+            ),
+            ({"ordering": "key"}, "found ordering="),
+            ({"retry_topics": None}, "found retry_topics="),
+            ({"dead_letter_topic": "dead"}, "found dead_letter_topic="),
+            ({"serde": Json()}, "orders: on: found serde=, wanted value="),
+        ],
+    )
+    def test_what_belongs_to_the_subscription_is_not_of_one_type(self, options: dict[str, Any], wanted: str) -> None:
+        orders = App("billing").topic("orders", by=BY, concurrency=2)
+        with pytest.raises(ConfigError, match=wanted):
+            orders.on("order.created", **options)(lambda order: None)
 
     def test_others_have_one_handler_or_an_outcome(self) -> None:
         orders = App("billing").topic("orders", by=BY, otherwise=Skip())
