@@ -104,8 +104,10 @@ class Cluster:
             raise StartupError(f"first_broker_id: found {first_broker_id}, wanted at least 0")
         if ports is not None and len(ports) != brokers:
             raise StartupError(f"ports: found {len(ports)}, wanted one for each of {brokers} brokers")
-        if advertised_host is not None and not re.fullmatch(r"[\w.-]+", advertised_host):
-            raise StartupError(f"advertised_host: found {advertised_host!r}, wanted a host's name or IPv4 address")
+        if advertised_host is not None and not re.fullmatch(r"[\w.-]{1,255}", advertised_host):
+            raise StartupError(
+                f"advertised_host: found {advertised_host[:300]!r}, wanted a host's name or IPv4 address"
+            )
         if advertised_host is None and listen_host == EVERY_ADDRESS:
             raise StartupError(f"listen_host: found {EVERY_ADDRESS} without advertised_host, the name that clients get")
         if log_dirs < 1:

@@ -176,6 +176,7 @@ def test_what_is_open_follows_from_address_login_and_encryption(
         (["--advertise", "kafka", "--advertised-host", "kafka"], "wanted one of them"),
         (["--listen", "0.0.0.0"], "found --listen without --advertise"),
         (["--advertise", "kafka:9092"], "wanted a host's name"),
+        (["--advertise", "a" * 256], "wanted a host's name"),
         (["--advertise", "kafka", "--listen", "203.0.113.1"], "cannot listen on 203.0.113.1"),
         (["--advertise", "kafka", "--listen", "::1"], "cannot listen on ::1"),
     ],

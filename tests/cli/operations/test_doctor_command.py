@@ -12,6 +12,7 @@ from command_output import Run, document, rows
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
+from ottla.testing.registry import EmbeddedRegistry
 
 GOOD = {
     "auto.create.topics.enable": "false",
@@ -184,6 +185,12 @@ def test_drift_from_declarations_is_found(ottla: Run, lonely: str, tmp_path: Pat
     assert item["message"] == "lonely: topic setting retention.ms is none and is declared as 3600000"
     file.write_text(f"[topics.{lonely}]\n")
     assert ottla("doctor", "--only", "DRF01", "--declared", str(file)).exit_code == 0
+    file.write_text('[schemas.orders-value]\ncompatibility = "FULL"\n')
+    refused = ottla("doctor", "--only", "DRF01", "--declared", str(file))
+    assert (refused.exit_code, "wanted --registry or OTTLA_REGISTRY" in refused.stderr) == (2, True)
+    with EmbeddedRegistry() as registry:
+        drifted = ottla("doctor", "--only", "DRF01", "--declared", str(file), "--registry", registry.url)
+    assert (drifted.exit_code, "compatibility level is none" in drifted.stdout) == (1, True), drifted.output
     Path("facts.json").write_text(ottla("cluster", "facts").stdout)
     refused = ottla("doctor", "--declared", str(file), "--facts", "facts.json")
     assert (refused.exit_code, "found --declared and --facts" in refused.stderr) == (2, True)

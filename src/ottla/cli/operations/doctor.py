@@ -10,6 +10,7 @@ import click
 
 from ottla.browse.doctor_items import finding_item, finding_items, report_fields
 from ottla.browse.human_amounts import milliseconds
+from ottla.cli.operations.apply.sources import takes_a_registry
 from ottla.cli.operations.notes import wait
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.outcome import fail
@@ -69,6 +70,7 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also find drift from this file of `ottla apply`; repeatable.",
 )
+@takes_a_registry
 @click.option(
     "--bridge",
     "mapping",
@@ -115,6 +117,7 @@ def doctor(
     fail_on: str,
     target: str | None,
     declared: tuple[Path, ...],
+    registry: str | None,
     mapping: str | None,
     processes: int,
     files: tuple[Path, ...],
@@ -152,7 +155,7 @@ def doctor(
     if mapping is not None:
         _check_bridge(kafka, mapping)
     seen = _from_files(files) if files else _from_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
-    drift = _drift(kafka, declared, files) if declared else None
+    drift = _drift(kafka, declared, files, registry) if declared else None
     report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], app=app, drift=drift), only=wanted, skip=unwanted)
     if known is not None:
         report = without_accepted(report, known, today=dt.datetime.now(dt.UTC).date())
@@ -188,14 +191,18 @@ def _declaration(target: str, processes: int) -> AppDeclaration:
     return declaration_of(load_app(target), processes=processes)
 
 
-def _drift(kafka: Settings, declared: tuple[Path, ...], facts: tuple[Path, ...]) -> tuple[PlannedChange, ...]:
+def _drift(
+    kafka: Settings, declared: tuple[Path, ...], facts: tuple[Path, ...], registry: str | None
+) -> tuple[PlannedChange, ...]:
     """Return what applying these files would change."""
     from ottla.cli.operations.apply.sources import planned, record_path
 
     if facts:
         raise InputError("found --declared and --facts, wanted a cluster to compare with the declarations")
     with open_admin(kafka) as admin:
-        return planned(admin, declared, (), prune=False, record=record_path(declared, (), None)).changes
+        return planned(
+            admin, declared, (), prune=False, record=record_path(declared, (), None), registry=registry
+        ).changes
 
 
 def _check_bridge(kafka: Settings, path: str) -> None:

@@ -1,7 +1,8 @@
 """How a command reaches a schema registry: address, login and TLS, as the serdes of services take them.
 
 A password or a token is in the environment, or in the address, and never an option: other users of the machine see
-those. `consume`, `produce` and `console` have `--registry` alone, and take the rest from the environment.
+those. `consume`, `produce`, `console`, `apply` and `doctor` have `--registry` alone, and take the rest from the
+environment.
 """
 
 from __future__ import annotations

@@ -24,15 +24,18 @@ PLAN_ENDING: Final = ".json"
 _RECORD_ENDING: Final = ".applied.json"
 
 
+takes_a_registry: Final = click.option(
+    "--registry",
+    envvar="OTTLA_REGISTRY",
+    metavar="URL[,...]",
+    help="The schema registry, where schemas are declared; OTTLA_REGISTRY in the environment.",
+)
+
+
 def of_declarations(command: F) -> F:
     """Give a command the options that say what is declared: FILE..., `--app`, `--prune`, `--record`."""
     for option in (
-        click.option(
-            "--registry",
-            envvar="OTTLA_REGISTRY",
-            metavar="URL[,...]",
-            help="The schema registry, where schemas are declared; OTTLA_REGISTRY in the environment.",
-        ),
+        takes_a_registry,
         click.option(
             "--record",
             type=click.Path(path_type=Path, dir_okay=False),
