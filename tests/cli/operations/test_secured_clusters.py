@@ -146,6 +146,10 @@ def test_who_may_only_describe_finds_drift(ottla: Run, tmp_path: Path) -> None:
     drift = ottla("half", "apply", "plan", str(file), "--exit-code")
     assert drift.exit_code == 1, drift.output
     assert drift.stdout.startswith("partitions\tseen\t\t1\t2\t")
+    file.write_text("[topics.hidden]\n")
+    unknown = ottla("half", "apply", "plan", str(file), "--exit-code")
+    assert unknown.exit_code == 2, "a topic that may not be described is not one that is missing"
+    assert "topic hidden: could not be read: topic hidden: TOPIC_AUTHORIZATION_FAILED" in unknown.stderr
 
 
 def test_trimming_what_has_no_records_needs_no_right_to_delete(ottla: Run) -> None:

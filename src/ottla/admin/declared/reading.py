@@ -55,6 +55,12 @@ def read_found(
     names = None if is_of_all_topics else tuple(sorted(topics))
     outline = yield from read_facts(WantedFacts(parts=frozenset({Part.TOPICS}), at_ms=at_ms, topics=names))
     refused = [each for each in outline.not_read if each.subject.removeprefix("topic ") in topics]
+    unseen = tuple(sorted(set(topics) - outline.by_topic.keys()))
+    if (
+        is_of_all_topics and unseen
+    ):  # a list leaves out topics that may not be described; asked by name, they are refused
+        by_name = yield from read_facts(WantedFacts(parts=frozenset({Part.TOPICS}), at_ms=at_ms, topics=unseen))
+        refused += by_name.not_read
     named = sorted(each for each in with_settings if each in outline.by_topic)
     found = dict(outline.by_topic)
     if named:
