@@ -110,6 +110,27 @@ def test_recurring_tasks_are_listed_paused_resumed_and_removed(ottla, producer, 
     assert (unknown.exit_code, "no task has the id 'none'; there are" in unknown.stderr) == (2, True)
 
 
+def test_tasks_are_listed_and_shown_before_a_scheduler_has_run(kafka: Kafka, kafka_group: str):
+    name = f"{kafka_group}-early"
+    declared(kafka, name, "billing/daily")
+
+    def run(*arguments: str) -> Result:
+        options = ["--name", name, "--bootstrap-servers", kafka.bootstrap_servers]
+        return CliRunner().invoke(main, ["schedule", *arguments, *options], env={"COLUMNS": "160"})
+
+    assert list(listed(run)) == ["billing/daily"]
+    assert "0 messages wait, 1 recurring tasks" in run("list").output
+    assert run("show", "billing/daily").exit_code == 0
+    unknown = run("show", "none")
+    assert (unknown.exit_code, "no message waits with the id 'none'" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["list", "show x", "pause x", "run"])
+def test_a_name_that_no_schedule_can_have_is_refused(command: str):
+    ended = CliRunner().invoke(main, ["schedule", *command.split(), "--name", "bad name"])
+    assert (ended.exit_code, "part of its topic's: topic: found 'ottla.schedule.bad name'" in ended.stderr) == (2, True)
+
+
 def test_a_paused_task_that_is_triggered_runs_once_more(ottla, kafka: Kafka, name: str, make_topic):
     topic = make_topic()
     declared(kafka, name, "billing/daily", topic=topic)

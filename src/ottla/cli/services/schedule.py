@@ -15,7 +15,7 @@ from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings, security_of
-from ottla.errors import InputError
+from ottla.errors import InputError, UnknownTopic
 from ottla.schedule.headers import DEFAULT_NAME, ScheduledMessage, schedule_topic
 from ottla.schedule.tasks.task_records import State
 
@@ -28,8 +28,16 @@ _COLUMNS = [
 _TASKS = "ottla.cli.services.schedule_tasks"
 
 
+def _checked(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    from ottla.producer.later import checked_schedule
+
+    return checked_schedule(name)
+
+
 def name_option(command: F) -> F:
-    return click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")(command)
+    return click.option("--name", default=DEFAULT_NAME, show_default=True, callback=_checked, help="The schedule.")(
+        command
+    )
 
 
 @click.group(
@@ -66,8 +74,9 @@ def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: st
       ottla schedule list
       ottla schedule list --topic orders --first 5 --format json
     """
-    waiting = [message for message in _waiting(kafka, name) if topic is None or message.topic == topic]
-    tasks = [state for state in _tasks(kafka, name) if topic is None or state.definition.topic == topic]
+    tasks = _tasks(kafka, name)
+    waiting = [message for message in _waiting(kafka, name, tasks=tasks) if topic is None or message.topic == topic]
+    tasks = [state for state in tasks if topic is None or state.definition.topic == topic]
     recurring = f", {len(tasks):,} recurring tasks" if tasks else ""
     say(f"{schedule_topic(name)}: {len(waiting):,} messages wait{recurring}")
     found: list[tuple[int | None, dict[str, Any]]]
@@ -90,8 +99,9 @@ def show(schedule_id: str, kafka: Settings, out: Output, name: str) -> None:
       ottla schedule show invoice-17
       ottla schedule show billing/daily-report
     """
-    found = [_item(message) for message in _waiting(kafka, name) if message.id == schedule_id]
-    found += [_task_item(state) for state in _tasks(kafka, name) if state.definition.id == schedule_id]
+    tasks = _tasks(kafka, name)
+    found = [_item(message) for message in _waiting(kafka, name, tasks=tasks) if message.id == schedule_id]
+    found += [_task_item(state) for state in tasks if state.definition.id == schedule_id]
     if not found:
         raise InputError(f"{schedule_topic(name)}: no message waits with the id {schedule_id!r}")
     out.items("schedule.show/1", _COLUMNS, found, empty="nothing waits")
@@ -126,18 +136,23 @@ def cancel(schedule_id: str, kafka: Settings, out: Output, consent: Consent, nam
     say(f"cancelled: {schedule_id}")
 
 
-def _waiting(kafka: Settings, name: str) -> list[ScheduledMessage]:
+def _waiting(kafka: Settings, name: str, *, tasks: list[State]) -> list[ScheduledMessage]:
     from ottla.browse.topic_reader import TopicReader
     from ottla.schedule.listing import waiting_in
 
-    check_reachable(kafka)
-    with TopicReader(kafka["bootstrap.servers"], schedule_topic(name), settings=kafka) as reader:
-        return waiting_in(reader.stream_to_end())
+    try:
+        with TopicReader(kafka["bootstrap.servers"], schedule_topic(name), settings=kafka) as reader:
+            return waiting_in(reader.stream_to_end())
+    except UnknownTopic:
+        if not tasks:
+            raise
+        return []  # apps declare tasks before the first scheduler creates the topic of messages
 
 
 def _tasks(kafka: Settings, name: str) -> list[State]:
     from ottla.cli.services.schedule_tasks import tasks_of
 
+    check_reachable(kafka)
     return list(tasks_of(kafka, name).values())
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli.services.schedule import name_option
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
 from ottla.cli.shared.serving import health_server, serves_health, stopped_by_signals
 from ottla.config import Settings
-from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 
 @click.command()
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")
+@name_option
 @reaches_a_cluster
 @takes_settings_of("consumer")
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the schedule's topic if missing.")
