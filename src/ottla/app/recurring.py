@@ -20,7 +20,7 @@ from ottla.errors import ConfigError
 from ottla.producer.later import checked_schedule
 from ottla.quantities import Span, milliseconds_of, seconds
 from ottla.records import topic_problem
-from ottla.schedule.tasks.due_times import InvalidTimes
+from ottla.schedule.tasks.due_times import MAX_INTERVAL_MS, MIN_INTERVAL_MS, InvalidTimes
 from ottla.schedule.tasks.task_records import MAX_ID, MAX_VERSION, NEVER_EXPIRES, Definition, Missed
 from ottla.schedule.tasks.task_run import TaskRun
 from ottla.serdes import Json
@@ -131,6 +131,8 @@ class DeclaresTasks(ABC):
 
 
 def _check(name: str, definition: Definition) -> None:
+    if definition.every_ms is not None and definition.tz != "UTC":
+        raise ConfigError(f"{name}: found tz={shown(definition.tz)} with an interval, wanted it with a cron expression")
     if not isinstance(definition.tz, str):
         raise ConfigError(f"{name}: tz: found {shown(definition.tz)}, wanted a name: 'Europe/Berlin'")
     if len(definition.id) > MAX_ID:
@@ -168,6 +170,6 @@ def _expires_after_ms(name: str, given: object) -> int | None:
 
 
 def _every_ms(name: str, given: object) -> int:
-    seconds(name, "the interval", given, above=0)
+    seconds(name, "the interval", given, least=MIN_INTERVAL_MS / 1_000, most=MAX_INTERVAL_MS // 1_000)
     assert isinstance(given, int | float | timedelta)
     return milliseconds_of(given)
