@@ -44,8 +44,8 @@ def shown_text(text: str) -> str:
     lowered = text.lower()
     if any(word in lowered for word in _SPEAKS_OF_SECRETS):
         return HIDDEN
-    _, at, behind = text.rpartition("@")
-    return f"{HIDDEN}@{behind}" if at else text
+    before, _at, behind = text.rpartition("@")
+    return f"{HIDDEN}@{behind}" if before else text
 
 
 def _cut(text: str, most: int) -> str:

@@ -104,8 +104,9 @@ def test_nothing_that_may_hold_a_secret_is_shown_anywhere(call: Callable[[Any], 
         (10**5_000, "a number of 16,610 bits"),
         (object(), "an object"),
         ("SASL_SSL://user:p@ss,w@host:1", "'********@host:1'"),
+        ("@daily", "'@daily'"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_what_holds_no_secret_is_shown(value: Any, text: str) -> None:
     assert shown(value) == text
