@@ -33,7 +33,8 @@ DEAD_MS: Final = 10_000
 """A worker that has reported for so long that only a restart helps is replaced."""
 AT_ONCE_MS: Final = 5_000
 """A worker that was ordered to end at once is killed after so long."""
-TERMINATED: Final = 143
+ENDED_BY_STOP: Final = (130, 143)
+"""Exit codes of a process that SIGINT or SIGTERM ends while it loads. A terminal sends Ctrl-C to all processes."""
 FIRST_GRACE_MS: Final = 30_000
 """How long a worker that has not said how long it drains may take to stop."""
 
@@ -212,7 +213,7 @@ class Supervision:
         worker.exit_code = exit_code if exit_code >= 0 else 128 - exit_code
         if self.is_stopping:
             worker.enter(Phase.ENDED)
-            if worker.has_loaded or worker.exit_code != TERMINATED:  # an import that SIGTERM ended lost nothing
+            if worker.has_loaded or worker.exit_code not in ENDED_BY_STOP:  # an import that was ended lost nothing
                 self.exit_code = self.exit_code or worker.exit_code
             return []
         worker.deaths += 1

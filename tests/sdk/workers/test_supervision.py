@@ -262,10 +262,11 @@ class TestStop:
         service.tick(60_000)
         assert service.started() == [], "what a stop has ended is not started again"
 
-    def test_a_stop_during_an_import_is_no_failure(self) -> None:
+    @pytest.mark.parametrize("exit_code", [143, 130, -2, -15])
+    def test_a_stop_during_an_import_is_no_failure(self, exit_code: int) -> None:
         service = Service(2)
         assert ends(service.signal()) == [(1, How.GRACEFULLY)]
-        service.end(1, 143)
+        service.end(1, exit_code)
         assert service.supervision.is_over
         assert service.supervision.exit_code == 0
 
