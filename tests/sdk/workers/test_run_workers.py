@@ -267,6 +267,25 @@ def test_a_second_signal_ends_all_at_once_and_a_signal_to_the_whole_group_is_one
     assert running.end() == 128 + signal.SIGTERM
 
 
+WORKER_THAT_STARTS_SLOWLY = """
+import os, time
+if "OTTLA_WORKER" in os.environ:
+    os.write(1, b"begins\\n")
+    while not os.path.exists("may_go_on"):
+        time.sleep(0.01)
+"""
+
+
+def test_ctrl_c_while_a_worker_starts_is_one_stop_without_a_traceback(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WORKER_THAT_STARTS_SLOWLY)
+    running = run("--workers", "2", in_own_group=True, PYTHONPATH=str(tmp_path))
+    running.line("begins")
+    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
+    (tmp_path / "may_go_on").touch()
+    assert running.end() == 0
+    assert not [line for line in running.lines if "Traceback" in line or "KeyboardInterrupt" in line]
+
+
 @pytest.mark.complete
 def test_workers_whose_supervisor_was_killed_drain_and_end(run: Run) -> None:
     running = run("--workers", "2")
@@ -285,6 +304,7 @@ def test_a_worker_that_always_fails_is_given_up_with_its_exit_code(run: Run, tmp
     events = [json.loads(line)["event"] for line in running.lines if line.startswith("{")]
     assert events.count("workers_given_up") == 1
     assert events.count("worker_ended") >= 4
+    assert len([line for line in running.lines if "in 2 workers" in line]) == 1
     assert '"worker": 1' in "".join(running.lines)
 
 

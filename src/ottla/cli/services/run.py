@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import importlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from ottla.app.app import use_address
 from ottla.app.runtime.stop_signals import HANDLER_THREADS
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import health_server, serves_health, workers_server
-from ottla.cli.shared.signals import leave_signals_to_service
+from ottla.cli.shared.signals import ignore_sigint, leave_signals_to_service
 from ottla.cli.shared.streams import as_they_were
 from ottla.cli.shared.target import import_target, names_of
 from ottla.config.chosen_address import given_on_command_line
@@ -166,6 +167,7 @@ def run(
         server = console = None
         if worker is not None:
             worker.loaded(app, hung_after_s=hung_after_s)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # for what the service starts
         else:
             click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
             server = None if health_port is None else health_server(app.health, health_host, health_port)
@@ -217,6 +219,7 @@ def _worker() -> Any:
     """Return the worker that this process is; None unless a supervisor has started it."""
     if LINK_VARIABLE not in os.environ:
         return None
+    ignore_sigint()  # its supervisor orders it to stop
     return importlib.import_module("ottla.cli.services.worker").Worker.of_environment(os.environ)
 
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.shared.signals import noted_signals
+from ottla.cli.shared.signals import noted_signals, sigint_blocked
 from ottla.config.worker_names import WORKER_VARIABLE
-from ottla.processes.supervision import Effect, End, How, LogWorker, Phase, Start, Supervision, WorkerReport
+from ottla.processes.supervision import Effect, End, How, LogWorker, Start, Supervision, WorkerReport
 from ottla.processes.worker_link import LINK_VARIABLE, Message, WorkerLink
 from ottla.telemetry import log_event
 
@@ -46,7 +46,8 @@ class _Process:
         try:
             descriptor = other.fileno()
             environment = {**os.environ, WORKER_VARIABLE: str(number), LINK_VARIABLE: str(descriptor)}
-            self._popen = subprocess.Popen(command, pass_fds=[descriptor], env=environment)
+            with sigint_blocked():  # a terminal sends Ctrl-C to the worker as well, whose imports it would end
+                self._popen = subprocess.Popen(command, pass_fds=[descriptor], env=environment)
         except BaseException:
             self._link.close()
             raise
@@ -101,6 +102,7 @@ class Workers:
         self._signals: list[int] = []
         self._turned_s = time.monotonic()
         self._scrapes = 0
+        self._has_said_group = False
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT, or until a worker is given up. Returns the exit code."""
@@ -172,7 +174,8 @@ class Workers:
     def _note(self, process: _Process, message: Message) -> None:
         supervision, number = self._supervision, process.number
         if message["said"] == "loaded":
-            if not any(worker.phase is Phase.RUNNING for worker in supervision.workers):
+            if not self._has_said_group:
+                self._has_said_group = True
                 what = f"group {message['group']!r} in {supervision.count} workers"
                 click.echo(f"ottla: running {what}; Ctrl-C or SIGTERM stops them", err=True)
             limits = {"grace_ms": int(message["grace_ms"]), "hung_after_ms": int(message["hung_after_ms"])}
