@@ -118,11 +118,13 @@ class Outputs:
                 value = as_bytes(topic, "value", value)
             if key is not None and key.__class__ is not bytes:
                 key = as_bytes(topic, "key", key)
-        elif topic not in self.unprepared:
-            if self._may_wait or self._is_prepared(topic):
-                key, value = self._encoded(topic, key, value)
-            else:
-                self.unprepared.add(topic)
+        else:
+            key = self._serializer.key_of(key, headers)
+            if topic not in self.unprepared:
+                if self._may_wait or self._is_prepared(topic):
+                    key, value = self._encoded(topic, key, value)
+                else:
+                    self.unprepared.add(topic)
         if self._spans is not None:  # it is written later, in another thread: there is no trace of the handler then
             headers = self._spans.carried(header_list(topic, headers)[0])
         sent = self.sent

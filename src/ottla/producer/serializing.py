@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ottla.producer.encoded import encoded
 from ottla.records import Header, Headers
 from ottla.serdes import Serde, SerdeContext, as_serde
 from ottla.serdes.builtin import Bytes
+
+_PARTITION_KEY: Final = "ce_partitionkey"
 
 Encode = Callable[[str, Any, Any, Headers | None], tuple[bytes | None, bytes | None, list[Header], int]]
 
@@ -23,6 +26,10 @@ class Serializer:
         self.encode: Encode
         """As `encoded`, with the serdes."""
         self.encode = self._serialize_and_encode if self.has_serdes else encoded
+        events = sys.modules.get("ottla.serdes.cloud_events")  # loaded by what makes events alone
+        self._makes_events = events is not None and isinstance(self.value, events.CloudEvents)
+        if self._makes_events:
+            self.encode = self._encode_event
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
 
     def contexts_of(self, topic: str) -> tuple[SerdeContext, SerdeContext]:
@@ -40,6 +47,20 @@ class Serializer:
         if self.value is not None:
             value = self.value.serialize(value, value_context)
         return key, value
+
+    def key_of(self, key: Any, headers: Headers | None) -> Any:
+        """Return the key, and where a CloudEvent has none its `partitionkey` (CloudEvents' binding to Kafka, 3.1)."""
+        if key is not None or not self._makes_events or not isinstance(headers, list | tuple):
+            return key
+        for header in headers:
+            if len(header) == 2 and header[0] == _PARTITION_KEY and isinstance(header[1], bytes):
+                return header[1] if self.key is None else header[1].decode("utf-8", "replace")
+        return None
+
+    def _encode_event(
+        self, topic: str, key: Any, value: Any, headers: Headers | None
+    ) -> tuple[bytes | None, bytes | None, list[Header], int]:
+        return self._serialize_and_encode(topic, self.key_of(key, headers), value, headers)
 
     def _serialize_and_encode(
         self, topic: str, key: Any, value: Any, headers: Headers | None

@@ -106,6 +106,7 @@ class Captured:
         if event_type is not None or subject is not None or event_id is not None:
             headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
         partition, timestamp_ms = placed(topic, partition, timestamp_ms)
+        key = self._serializer.key_of(key, headers)
         raw_key, raw_value = self._serializer.serialize(topic, key, value)
         raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)
         raw_value = None if raw_value is None else as_bytes(topic, "value", raw_value)

@@ -92,6 +92,44 @@ def test_each_event_has_an_id_of_its_own_if_none_is_given(kafka: Kafka, kafka_to
     assert [event.subject for event in events if event is not None] == [None, None]
 
 
+WITH_KEY = EVENTS.headers(type="order.created", id="7", partitionkey="eu-1")
+
+
+@pytest.mark.parametrize("shell", [*PRODUCERS])
+@pytest.mark.parametrize("serde", [None, str], ids=["no serde", "text"])
+async def test_an_event_without_a_key_has_its_partition_key(
+    kafka: Kafka, kafka_topic: str, shell: str, serde: Any
+) -> None:
+    own: Any = b"own" if serde is None else "own"
+    async with PRODUCERS[shell](kafka.bootstrap_servers, value=EVENTS, key=serde) as producer:
+        await (await producer.send_many(kafka_topic, [(1, None, WITH_KEY), (2, own, WITH_KEY)]))
+        await producer.send(kafka_topic, 3, headers=WITH_KEY)
+        await producer.send(kafka_topic, 4, event_type="order.created")
+    found: list[Record[Any]] = kafka.consume_all(kafka_topic, at_least=4)
+    assert {record.raw_value[-1]: record.raw_key for record in found} == {1: b"eu-1", 2: b"own", 3: b"eu-1", 4: None}  # type: ignore[index]
+
+
+def test_the_official_sdk_takes_the_same_key() -> None:
+    kafka = pytest.importorskip("cloudevents.core.bindings.kafka", reason="the official SDK is not installed")
+    from cloudevents.core.formats.json import JSONFormat
+    from cloudevents.core.v1.event import CloudEvent as OfSdk
+
+    attributes = {"id": "7", "source": "/shop", "type": "order.created", "specversion": "1.0", "partitionkey": "eu-1"}
+    message = kafka.to_binary(OfSdk(attributes, b"5"), JSONFormat())
+    app = App("billing")
+    producer = app.producer(value=EVENTS)
+
+    @app.handler("orders", value=Int64())
+    def handle(number: int) -> Any:
+        return producer.send("invoices", number, headers=WITH_KEY)
+
+    consumer = consumer_for(app)
+    consumer.deliver(5)
+    (sent,) = consumer.sent
+    wanted = message.key.encode() if isinstance(message.key, str) else message.key
+    assert sent.raw_key == wanted == b"eu-1"
+
+
 @pytest.mark.parametrize("shell", [*PRODUCERS])
 @pytest.mark.parametrize("is_partitioned_here", [False, True], ids=["by the client", "by Ottla"])
 async def test_each_record_of_many_is_an_event(
@@ -176,6 +214,7 @@ def test_what_a_handler_sends_exactly_once_is_an_event(
     shell: Any, kafka: Kafka, make_topic: Callable[..., str], kafka_group: str, serde: Any
 ) -> None:
     source, target, dead = make_topic("orders"), make_topic("invoices"), make_topic("dead")
+    keyed = make_topic("keyed")
     app = App(
         kafka_group,
         bootstrap_servers=kafka.bootstrap_servers,
@@ -185,6 +224,8 @@ def test_what_a_handler_sends_exactly_once_is_an_event(
 
     def send_on(number: int, context: Context) -> None:
         context.out.send(target, number if serde else b"5", **OPTIONS)
+        if serde:
+            context.out.send(keyed, number, headers=WITH_KEY)
 
     async def send_on_async(number: int, context: Context) -> None:
         send_on(number, context)
@@ -198,6 +239,7 @@ def test_what_a_handler_sends_exactly_once_is_an_event(
         assert "event_type=: found no value=" in (letter.header_text("ottla-dlq-error") or str(letter.headers))
     else:
         assert_is_the_event(read_one(kafka, target))
+        assert read_one(kafka, keyed).raw_key == b"eu-1"
     shell.stop(app)
 
 
