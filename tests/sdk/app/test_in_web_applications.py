@@ -153,6 +153,26 @@ def test_an_app_that_ends_makes_the_web_application_unready_and_says_why(
     assert "partition.assignment.strategy" in str(ended[0]), "it is raised where the web application ends"
 
 
+def test_a_sub_application_whose_lifespan_is_not_run_is_unready_and_the_outer_one_runs_it(
+    kafka: Kafka, make_topic: Callable[..., str], kafka_group: str, served: Callable[[Any], Served]
+) -> None:
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers)
+    app.handler(make_topic("orders"))(lambda value: None)
+
+    outer = applications.Starlette()
+    outer.mount("/shop", web_of("starlette", app, app.lifespan))
+    web = served(outer)
+    status, body = web.get("/shop/kafka/health/ready")
+    assert (status, json.loads(body)["problems"]) == (503, ["the app is not running"])
+    web.stop()
+
+    outer = applications.Starlette(lifespan=app.lifespan)
+    outer.mount("/shop", web_of("starlette", app, None))
+    web = served(outer)
+    wait_until(lambda: web.get("/shop/kafka/health/ready")[0] == 200, 30, what="readiness")
+    web.stop()
+
+
 def test_a_web_application_does_not_start_without_its_app() -> None:
     app = App("billing", bootstrap_servers="127.0.0.1:1", start_timeout_s=0)
     app.handler("orders")(lambda value: None)

@@ -108,9 +108,6 @@ def state(phase: Phase, *, starts: int = 1) -> WorkerState:
     return WorkerState(2, phase=phase, starts=starts)
 
 
-READY = {"ready": True, "alive": True, "problems": [], "limited": ["slow"], "partitions": [{"partition": "orders-0"}]}
-
-
 READY = {
     "ready": True,
     "alive": True,
