@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_browser import PATIENCE_MS, Opened, expect, shows
+from console_browser import PATIENCE_MS, Opened, expect, menu_of, shows
 from console_kit import HOSTILE, Running, running_console
 
 from ottla.config import Settings
@@ -53,6 +53,7 @@ def test_schemas_are_found_compared_changed_and_restored(
     with opened(console, "/schemas", viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
         shows(page, "of 2,002")
         shows(page, HOSTILE)
+        assert {"Schemas", "Access"} <= set(menu_of(page, width))
         page.get_by_label("Filter subjects").fill("orders")
         shows(page, "1 in all")
         page.get_by_role("link", name="orders-value").click()

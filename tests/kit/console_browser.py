@@ -57,3 +57,13 @@ def tab(browser: Any, console: Served, path: str = "/", *, token: str = TOKEN, *
 def shows(page: Any, text: str | re.Pattern[str]) -> None:
     """Wait until the page has the text."""
     expect(page.locator("main")).to_contain_text(text, timeout=PATIENCE_MS)
+
+
+def menu_of(page: Any, width: int) -> list[str]:
+    """The entries of the menu, each of them whole on a screen of this width."""
+    links = page.locator("#top nav a").all()
+    for link in links:
+        box = link.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width, "a menu that is cut"
+    return [link.inner_text() for link in links]
