@@ -199,6 +199,8 @@ class Scheduler:
         self._is_behind = False
         self._find_tasks()
         for place in list(self._works):
+            if self._stopping.is_set():
+                return  # each slot would wait for a broker that is away
             if self._again_ms.get(place, 0) > self._monotonic():
                 continue
             try:
