@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.errors import InputError
+from ottla.producer.encoded import bad_headers
 from ottla.records import Headers
 from ottla.serdes.base import type_name
 
@@ -25,7 +26,11 @@ def with_event(
     if not isinstance(serde, CloudEvents):
         given = "no value=" if serde is None else f"value={type_name(serde)}"
         raise InputError(f"{topic}: event_type=: found {given}, wanted value=CloudEvents(..., source=...)")
-    for name, _ in headers or ():
+    try:
+        names = [name for name, _ in headers or ()]
+    except (TypeError, ValueError) as error:
+        raise bad_headers(topic, headers, error) from None
+    for name in names:
         if name == CONTENT_TYPE or str(name).startswith(PREFIX):
             raise InputError(f"{topic}: found event_type= and the header {name!r}, wanted one of them")
     try:

@@ -170,6 +170,8 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
     ({"event_type": ""}, EVENTS, "orders: CloudEvents: .*type"),
     ({"event_type": "a", "headers": [("ce_type", b"b")]}, EVENTS, "found event_type= and the header 'ce_type'"),
     ({"event_type": "a", "headers": [("content-type", b"b")]}, EVENTS, "and the header 'content-type', wanted one"),
+    ({"event_type": "a", "headers": {"trace": b"1"}}, EVENTS, r"write list\(headers.items\(\)\)"),
+    ({"event_type": "a", "headers": 5}, EVENTS, r"expected \(name, value\) pairs, got 5"),
 ]
 
 
