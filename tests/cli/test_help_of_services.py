@@ -20,8 +20,11 @@ from help_examples import examples_of_nouns
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Outbox, Producer, TopicPartition
 from ottla.cli import main
+from ottla.schedule.headers import DEFAULT_NAME
+from ottla.schedule.tasks.task_records import Definition
 from ottla.stores import Sqlite
 from ottla.sync.serve.scheduler import Scheduler
+from ottla.sync.serve.task_registration import register_tasks
 from ottla.testing import Kafka, wait_until
 
 pytestmark = pytest.mark.complete
@@ -83,6 +86,11 @@ def cluster() -> Iterator[EmbeddedCluster]:
         for name in ("default", "reminders"):
             with Scheduler(kafka.bootstrap_servers, name=name):
                 pass
+        tasks = [
+            Definition(id=f"billing/{id}", version=(1,), topic="orders", every_ms=3_600_000)
+            for id in ("daily-report", "old-report")
+        ]
+        register_tasks(kafka.bootstrap_servers, DEFAULT_NAME, tasks, settings={})
         yield running
 
 
@@ -131,7 +139,8 @@ def test_the_examples_run(path: str, example: str, prepared: dict[str, str]) -> 
 
 def agreed(arguments: list[str]) -> list[str]:
     """What a person would type at the question."""
-    return ["--yes"] if arguments[:2] in (["outbox", "retry"], ["outbox", "drop"]) else []
+    asks = (["outbox", "retry"], ["outbox", "drop"], ["schedule", "pause"], ["schedule", "resume"])
+    return ["--yes"] if arguments[:2] in asks else []
 
 
 def starts_and_stops(arguments: list[str], environment: dict[str, str]) -> None:

@@ -42,7 +42,7 @@ def run_until_it_dies(
 
 def assert_not_called_done(ended: Result) -> None:
     assert ended.exit_code == 1, ended.output
-    assert "BrokerUnavailable" in ended.stderr or "DeliveryError" in ended.stderr
+    assert any(error in ended.stderr for error in ("BrokerUnavailable", "DeliveryError", "DeliveryPending"))
     (problem,) = [each for each in ended.stderr.splitlines() if each.startswith("ottla: ")]
     assert problem
     said = ended.stdout + ended.stderr

@@ -10,7 +10,7 @@ import click
 
 from ottla.cli.shared.output import notes_for_people, say, warn
 from ottla.cli.shared.visible import visible
-from ottla.errors import DeliveryError, OttlaError, RetriableError
+from ottla.errors import DeliveryError, DeliveryPending, OttlaError, RetriableError
 
 SOMETHING_FAILED = 1
 
@@ -31,7 +31,7 @@ def changing() -> Iterator[None]:
         for failure in error.failed.values():
             complain(failure)
         fail()
-    except (RetriableError, DeliveryError) as error:
+    except (RetriableError, DeliveryError, DeliveryPending) as error:
         complain(error)
         fail()
 
