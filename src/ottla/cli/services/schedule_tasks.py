@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -17,12 +18,14 @@ from ottla.errors import InputError, UnknownTopic
 from ottla.schedule.tasks.task_records import State, pause_record, removal_record, tasks_topic, trigger_record
 
 
-@click.command()
-@click.argument("task_id", metavar="TASK")
-@name_option
-@reaches_a_cluster
-@prints
-@changes
+def _task_command(function: Callable[..., None]) -> click.Command:
+    """Make a command that changes one recurring task."""
+    return click.command()(
+        click.argument("task_id", metavar="TASK")(name_option(reaches_a_cluster(prints(changes(function)))))
+    )
+
+
+@_task_command
 def pause(task_id: str, kafka: Settings, out: Output, consent: Consent, name: str) -> None:
     """Pause a recurring TASK: nothing is due until it is resumed. Stays over deployments.
 
@@ -34,12 +37,7 @@ def pause(task_id: str, kafka: Settings, out: Output, consent: Consent, name: st
     _write(kafka, out, consent, name, "pause", id, pause_record(id, is_paused=True))
 
 
-@click.command()
-@click.argument("task_id", metavar="TASK")
-@name_option
-@reaches_a_cluster
-@prints
-@changes
+@_task_command
 def resume(task_id: str, kafka: Settings, out: Output, consent: Consent, name: str) -> None:
     """Resume a recurring TASK with its next due time. The due times of the pause are not made up for.
 
@@ -51,12 +49,7 @@ def resume(task_id: str, kafka: Settings, out: Output, consent: Consent, name: s
     _write(kafka, out, consent, name, "resume", id, pause_record(id, is_paused=False))
 
 
-@click.command()
-@click.argument("task_id", metavar="TASK")
-@name_option
-@reaches_a_cluster
-@prints
-@changes
+@_task_command
 def trigger(task_id: str, kafka: Settings, out: Output, consent: Consent, name: str) -> None:
     """Run a recurring TASK once more, now. A paused one is run as well.
 
@@ -68,12 +61,7 @@ def trigger(task_id: str, kafka: Settings, out: Output, consent: Consent, name: 
     _write(kafka, out, consent, name, "trigger", id, trigger_record(id, uuid.uuid4().hex))
 
 
-@click.command()
-@click.argument("task_id", metavar="TASK")
-@name_option
-@reaches_a_cluster
-@prints
-@changes
+@_task_command
 def remove(task_id: str, kafka: Settings, out: Output, consent: Consent, name: str) -> None:
     """Remove a recurring TASK that no app declares any more. An app that does declares it again when it starts.
 
