@@ -128,7 +128,7 @@ are `Queue`s of one process, which is the limit of ten and more.
 WORKERS = """\
 `make bench ONLY=workers`: [`ottla run --workers`](how-to/worker-processes.md) with a handler that computes for about a
 millisecond, in Python. Time counts from the first record handled to the last; all partitions are assigned before the
-first is sent. CPU is that of the workers' processes.
+first is sent. CPU is measured in the workers' processes.
 """
 
 ONCE = """\

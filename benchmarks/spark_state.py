@@ -1,4 +1,4 @@
-"""What state and bursts cost in Spark, by hand: `python benchmarks/spark_state.py [--keys 100000]`.
+"""Measures the cost of state and of bursts in Spark; run by hand: `python benchmarks/spark_state.py [--keys 100000]`.
 
 - State: duplicates dropped and windows counted over many keys; rows a second, state in memory, the checkpoint, and how
   long a restart with 100 more records takes.

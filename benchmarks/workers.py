@@ -3,9 +3,9 @@
     python benchmarks/workers.py [--records 3000] [--rounds 3] [--quick] [--results FOLDER]
 
 A record costs about a millisecond of pure Python. It is measured from the first record handled to the last one, with
-all partitions assigned before the first is sent. The broker is a process of its own on the same machine. CPU by record
-is that of the workers' processes: on a busy machine it means more than the rate. If it is the same for two workers as
-for one, they handle twice as much on two free cores.
+all partitions assigned before the first is sent. The broker is a process of its own on the same machine. The
+program also reports the workers' CPU time per record, which other load on the machine changes less than the rate. If
+two workers need as much per record as one, they handle twice as much on two free cores.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def cpu_s(pids: list[int]) -> float:
 
 
 def write(results: Results, rates: dict[int, list[float]], cpu_ms: dict[int, list[float]]) -> None:
-    """Write both figures of two workers, and those of one beside them."""
+    """Write the rate and the CPU time of two workers and of one."""
     for workers, contender in ((2, "ottla"), (1, ONE_WORKER)):
         results.add(TWO_WORKERS, contender, rates[workers], "records/s")
         results.add(f"{TWO_WORKERS}, CPU by record", contender, cpu_ms[workers], "ms")

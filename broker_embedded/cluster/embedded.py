@@ -70,8 +70,8 @@ class EmbeddedCluster:
         """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has. `security`:
         what clients have to show; anybody may connect, in plain text, without it. `first_broker_id`: of the first
         broker, 0 or more; the others follow. `ports`: that of each broker, where they do not follow each other from
-        `port` on; 0 is a free one. `advertised_host`: the host of the addresses that clients get, in place of that of
-        `listen_host`, where the brokers listen: 127.0.0.1 if it is left out. `log_dir_bytes`: how many bytes each log
+        `port` on; 0 is a free one. `advertised_host`: the host name that clients get. The brokers
+        listen on `listen_host`, which is 127.0.0.1 by default. `log_dir_bytes`: how many bytes each log
         directory of a broker holds, in order, or one size for all; as much as the machine's disk if it is left out.
         """
         self._clock = clock or SystemClock()

@@ -22,7 +22,7 @@ def what_is_open(listen_host: str, ports: Sequence[int], security: Security | No
     protocol = "PLAINTEXT" if security is None else security.protocol
     has_login = "SASL" in protocol or (security is not None and security.client_auth == "required")
     if security is not None and "SASL" in protocol and OAUTHBEARER in security.mechanisms:
-        # Tokens that nobody signed are no login: every client can write one.
+        # Unsigned tokens do not authenticate: every client can make one.
         has_login = security.oauth is not None and security.oauth.jwks is not None
     is_encrypted = protocol.endswith("SSL")
     who = "needs a login to read, write and delete" if has_login else "can read, write and delete everything, no login"

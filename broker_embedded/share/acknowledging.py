@@ -1,4 +1,4 @@
-"""What members say of records that they lease: changes that count once they are written.
+"""Acknowledgements of leased records: each takes effect once it is written.
 
 A request changes all of its records, or none. A change is pending until the share coordinator has it; a write that
 fails brings back what was.

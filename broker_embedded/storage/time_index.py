@@ -39,8 +39,8 @@ class TimeIndex(SparseIndex):
     entry_bytes = _ENTRY.size
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if its timestamp is greater than that of the last one. A full index takes one more when the
-        segment closes."""
+        """Add an entry if the timestamp is later than the last entry's. A full index accepts one more when the segment
+        closes."""
         if self.is_full and not skip_full_check:
             return
         if timestamp_ms > self.last.timestamp_ms:
