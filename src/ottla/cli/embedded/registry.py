@@ -12,6 +12,7 @@ import click
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import warn
+from ottla.cli.shared.parameter_types import port_option
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.errors import ConfigError, InputError
 
@@ -33,13 +34,7 @@ def registry() -> None:
 
 
 @registry.command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8081,
-    show_default=True,
-    help="Port to listen on; 0 takes a free one.",
-)
+@port_option(8081)
 @click.option(
     "--host",
     default="127.0.0.1",

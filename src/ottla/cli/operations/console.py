@@ -13,7 +13,7 @@ from ottla.browse.decoding import SchemaSource, decoder_of
 from ottla.cli.shared.cluster_options import chosen_cluster, cluster_opener, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.output import say, warn
-from ottla.cli.shared.parameter_types import Seconds
+from ottla.cli.shared.parameter_types import Seconds, port_option
 from ottla.cli.shared.registry_options import given_registry
 from ottla.errors import InputError
 
@@ -25,13 +25,7 @@ PORT: Final = 8088
 
 @click.command()
 @reaches_a_cluster
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=PORT,
-    show_default=True,
-    help="Port to listen on; 0 takes a free one.",
-)
+@port_option(PORT)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--name", "names", multiple=True, metavar="HOST[:PORT]", help="A host name that browsers use, as in the"
               " certificate; repeatable. Needed if --host is every address.")  # fmt: skip

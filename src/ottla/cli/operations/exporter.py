@@ -12,6 +12,7 @@ from ottla.browse.human_amounts import milliseconds
 from ottla.cli.shared.cluster_options import cluster_opener, reaches_a_cluster, timeout_s
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import say, warn
+from ottla.cli.shared.parameter_types import port_option
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
@@ -25,13 +26,7 @@ PORT: Final = 9308
 
 @click.command()
 @reaches_a_cluster
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=PORT,
-    show_default=True,
-    help="Port to listen on; 0 takes a free one.",
-)
+@port_option(PORT)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 in a container.")
 @click.option("--every", default="30s", show_default=True, metavar="TIME", help="How often to read the cluster.")
 @click.option(

@@ -1,17 +1,32 @@
-"""Types of options beyond Click's: durations, times, and numbers that are numbers (Click's own let `nan` through)."""
+"""Types of options beyond Click's: durations, times, and numbers that are numbers (Click's own let `nan` through);
+and the option for a port, which several commands have."""
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 
 from ottla.amounts import TIMES, parse_duration_ms, parse_time_ms
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _MOST_SECONDS: Final = 2_000_000
 """Kafka's requests have their timeouts in 31 bits of milliseconds."""
+
+
+def port_option(default: int) -> Callable[[F], F]:
+    """Return the option `--port` of a command that listens."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65_535),
+        default=default,
+        show_default=True,
+        help="Port to listen on; 0 takes a free one.",
+    )
 
 
 class Number(click.FloatRange):
