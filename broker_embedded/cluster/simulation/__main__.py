@@ -1,7 +1,8 @@
 """`python -m broker_embedded.cluster.simulation --seeds 20 --first 1 --brokers 3 --minutes 2`
 
 Runs one simulation per seed. A seed that fails is printed with its transcript, and is the same run whenever it is run
-again; the exit status is then 1. `--figures` measures how much simulated time passes per second instead.
+again; the exit status is then 1. `--share-groups` makes members of share groups most of the clients, and a simulated
+time of six seconds the default. `--figures` measures how much simulated time passes per second instead.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from broker_embedded.cluster.simulation import Simulation, SimulationOutcome, draw
-from broker_embedded.cluster.simulation.scenario import busy, idle
+from broker_embedded.cluster.simulation.scenario import busy, draw_share_groups, idle
 
 TAIL = 120
 """Lines of a failing transcript that are printed; all of them go to the file that is named."""
@@ -23,16 +24,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10, help="how many simulations")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=2.0, help="simulated minutes with faults")
+    parser.add_argument("--minutes", type=float, help="simulated minutes with faults (2, or 0.1 with --share-groups)")
+    parser.add_argument("--share-groups", action="store_true", help="mostly members of share groups")
     parser.add_argument("--transcript", type=Path, help="write the transcript of the last run to this file")
     parser.add_argument("--figures", action="store_true", help="measure an idle and a busy cluster")
     options = parser.parse_args(arguments)
     if options.figures:
         return _figures(options.brokers)
+    draws = draw_share_groups if options.share_groups else draw
+    minutes = options.minutes or (0.1 if options.share_groups else 2.0)
     failed: list[int] = []
     outcomes: list[SimulationOutcome] = []
     for seed in range(options.first, options.first + options.seeds):
-        outcome = Simulation(draw(seed, brokers=options.brokers, minutes=options.minutes)).run()
+        outcome = Simulation(draws(seed, brokers=options.brokers, minutes=minutes)).run()
         outcomes.append(outcome)
         _say(_line(outcome))
         if options.transcript is not None:
@@ -42,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
             _say("\n".join(outcome.lines[-TAIL:]))
             _say(
                 f"again: python -m broker_embedded.cluster.simulation --seeds 1 --first {seed} "
-                f"--brokers {options.brokers} --minutes {options.minutes:g} --transcript seed-{seed}.txt"
+                f"--brokers {options.brokers} --minutes {minutes:g} --transcript seed-{seed}.txt"
+                f"{' --share-groups' if options.share_groups else ''}"
             )
     simulated_s, wall_s = sum(each.simulated_s for each in outcomes), sum(each.wall_s for each in outcomes)
     _say(

@@ -76,6 +76,12 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
     )
 
 
+def draw_share_groups(seed: int, *, brokers: int = 3, minutes: float = 0.1) -> Scenario:
+    """Draw the scenario of a seed in which members of share groups are most of the clients."""
+    drawn = draw(seed, brokers=brokers, minutes=minutes)
+    return replace(drawn, producers=1, transactional=0, copiers=0, consumers=1, sharers=2, pause_s=0.1)
+
+
 def idle(*, brokers: int = 3, minutes: float = 3.0) -> Scenario:
     """Return a scenario without load and faults."""
     drawn = draw(1, brokers=brokers, minutes=minutes)

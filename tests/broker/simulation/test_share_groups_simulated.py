@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from broker_embedded.cluster.simulation import Simulation, draw
+from broker_embedded.cluster.simulation.__main__ import main
+from broker_embedded.cluster.simulation.scenario import draw_share_groups
 from broker_embedded.coordinator.share.shard import ShareShard
 from broker_embedded.share.partition import SharePartition
 from broker_embedded.share.runs import Standing
@@ -17,9 +19,7 @@ from ottla_wire.protocol import ErrorCode
 
 
 def simulation(seed: int, *, brokers: int = 3, minutes: float = 0.1, **changes: Any) -> Simulation:
-    scenario = draw(seed, brokers=brokers, minutes=minutes)
-    quiet = {"transactional": 0, "copiers": 0, "consumers": 1, "sharers": 2, "producers": 1, "pause_s": 0.1}
-    return Simulation(replace(scenario, **{**quiet, **changes}))
+    return Simulation(replace(draw_share_groups(seed, brokers=brokers, minutes=minutes), **changes))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -28,6 +28,14 @@ def test_what_is_accepted_stays_accepted_and_nothing_is_lost_whatever_dies(seed:
     outcome = simulated.run()
     assert outcome.failure is None, "\n".join(outcome.lines[-60:])
     assert simulated.shares.deliveries
+
+
+def test_the_command_runs_seeds_of_share_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--share-groups", "--seeds", "2", "--first", "23"]) == 0
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert "seed 23: 3 brokers, 0.1 min" in first
+    assert ", 2 sharers, " in second
+    assert last.startswith("2 seeds, 0 failed; ")
 
 
 @pytest.mark.complete
