@@ -142,6 +142,18 @@ PANELS: list[Row] = [
         "A new connection: TCP, TLS, login. High: the network, or a broker whose network threads are busy.",
     ),
     (
+        "Connect rate (JMX exporter)",
+        "cps",
+        [
+            (
+                "sum by (instance, listener) (kafka_server_socket_server_metrics_connection_accept_rate)",
+                "{{instance}} {{listener}}",
+            )
+        ],
+        "New connections per second by broker and listener. From Prometheus' JMX exporter in the brokers; empty without"
+        " it, because Kafka's protocol does not tell.",
+    ),
+    (
         "Transactions",
         "short",
         [

@@ -38,8 +38,10 @@ page](telemetry.md).
   and groups that the user may not describe are not even named by Kafka: nothing counts them.
 - If the cluster cannot be read, its last figures are served for {stale} intervals (`--every`), and then no longer.
 - A label value of more than {characters} characters is cut and ends with a digest.
-- Kafka's protocol has no API for how many connections a broker accepts or how many requests it handles: those are
-  JMX metrics of the broker. Here are the connection quotas, and how long a new connection takes.
+- **Connect rate**: how many connections a broker accepts in a second is in no metric here. No API of Kafka's protocol
+  returns it; it is a JMX metric of the broker. [Watch a cluster](../how-to/watch-a-cluster.md#connect-rate) says which,
+  and how the dashboard and an alert use it. Here are the connection quotas, how long a new connection takes, and
+  whether it succeeds.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

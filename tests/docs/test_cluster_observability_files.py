@@ -18,6 +18,9 @@ DASHBOARD = FOLDER / "ottla-cluster-dashboard.json"
 TESTS = FOLDER / "ottla-cluster-alerts.test.yml"
 OF_PROMETHEUS = {"instance", "job"}
 """Labels that a scrape adds."""
+OF_JMX = {"kafka_server_socket_server_metrics_connection_accept_rate": ("listener",)}
+"""Of Prometheus' JMX exporter in a broker, whose names are in docs/how-to/watch-a-cluster.md."""
+LABELS = {**{name: row.labels for name, row in CLUSTER_METRICS.items()}, **OF_JMX}
 PROMQL = {
     *("absent", "and", "by", "count", "increase", "max", "min", "on", "or", "predict_linear", "rate", "sum", "topk"),
 }
@@ -36,10 +39,10 @@ def test_every_query_was_found() -> None:
 
 @pytest.mark.parametrize("query", [*dashboard_queries(DASHBOARD), *alert_queries(ALERTS)])
 def test_metrics_and_labels_are_those_of_the_exporter(query: str) -> None:
-    metrics = words(query) & set(CLUSTER_METRICS)
+    metrics = words(query) & set(LABELS)
     labels = words(query) - metrics - PROMQL
     assert metrics
-    assert labels <= OF_PROMETHEUS.union(*(CLUSTER_METRICS[metric].labels for metric in metrics))
+    assert labels <= OF_PROMETHEUS.union(*(LABELS[metric] for metric in metrics))
 
 
 @pytest.mark.parametrize("query", alert_queries(ALERTS))
@@ -57,9 +60,9 @@ def test_a_counter_is_asked_for_its_increase_and_a_gauge_is_not() -> None:
 def test_labels_in_texts_are_those_of_the_alert() -> None:
     for block in ALERTS.read_text().split("- alert: ")[1:]:
         (query,) = re.findall(r"expr: (?:>-\n((?:          .*\n)+)|(.+)\n)", block)
-        metric = next(name for name in re.findall(r"ottla_\w+", "".join(query)))
+        metric = next(name for name in re.findall(r"(?:ottla|kafka)_\w+", "".join(query)))
         for label in re.findall(r"\$labels\.(\w+)", block):
-            assert label in {*CLUSTER_METRICS[metric].labels, *OF_PROMETHEUS}
+            assert label in {*LABELS[metric], *OF_PROMETHEUS}
 
 
 def test_every_series_of_the_rule_tests_is_in_the_table() -> None:
@@ -67,7 +70,16 @@ def test_every_series_of_the_rule_tests_is_in_the_table() -> None:
     assert len(series) == TESTS.read_text().count("- series:") > 20
     for name, labels in series:
         given = {pair.partition("=")[0] for pair in labels.split(",") if pair}
-        assert given - OF_PROMETHEUS == set(CLUSTER_METRICS[name].labels), name
+        assert given - OF_PROMETHEUS == set(LABELS[name]), name
+
+
+def test_the_connect_rate_of_brokers_is_found_under_that_name() -> None:
+    (metric,) = OF_JMX
+    for page in ("how-to/watch-a-cluster.md", "reference/exporter.md"):
+        assert "Connect rate" in (ROOT / "docs" / page).read_text()
+    assert metric in (ROOT / "docs/how-to/watch-a-cluster.md").read_text()
+    assert any(metric in query for query in alert_queries(ALERTS))
+    assert any(metric in query for query in dashboard_queries(DASHBOARD))
 
 
 def test_every_alert_has_a_test_in_which_it_fires() -> None:
