@@ -99,7 +99,7 @@ def test_a_denial_says_what_it_overrides(guarding: Running) -> None:
     [
         ({"kind": "acls.create", "principal": "billing", "topics": "orders"}, "wanted KIND:NAME"),
         ({"kind": "acls.create", "principal": "User:b"}, "say for what"),
-        ({"kind": "acls.create", "principal": "User:b", "role": "consumer", "topics": "orders"}, "in which --group"),
+        ({"kind": "acls.create", "principal": "User:b", "role": "consumer", "topics": "orders"}, "in which group"),
         ({"kind": "acls.create", "principal": "User:b", "topics": "orders", "operations": "fly"}, "fly"),
         ({"kind": "quotas.set", "set": "producer_byte_rate=1MB"}, "found no entity"),
         ({"kind": "quotas.set", "user": "web"}, "found nothing to change"),
@@ -116,6 +116,7 @@ def test_what_cannot_be_is_refused_without_a_secret(
 ) -> None:
     message = refused(guarding, "change/plan", **given)
     assert said in message
+    assert "--" not in message, "an option of the command line is no field of a page"
     assert SECRET not in message
     assert audit(tmp_path) == []
 

@@ -1,4 +1,7 @@
-"""From the options of `ottla acls` to the ACLs that they mean, as kafka-acls reads them."""
+"""From the options of `ottla acls` to the ACLs that they mean, as kafka-acls reads them.
+
+A page of the console and the file of `ottla apply` have the same fields, so that messages name no option.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +53,9 @@ def what_to_create(options: Options) -> list[Acl]:
     """Return the ACLs, or InputError for what makes none."""
     _check_principals(options)
     if not options.allowed and not options.denied:
-        raise InputError("say for whom: --allow-principal or --deny-principal, as in User:billing")
+        raise InputError("say for whom: a principal that is allowed or denied, as in User:billing")
     if not options.resources:
-        raise InputError("say for what: --topic, --group, --transactional-id or --kafka-cluster")
+        raise InputError("say for what: a topic, a group, a transactional id or the cluster")
     return _acls(options)
 
 
@@ -131,13 +134,13 @@ def _granted(options: Options) -> Iterator[tuple[str, str, str]]:
 
 def _check_role(options: Options) -> None:
     if options.operations:
-        raise InputError("--producer and --consumer say which operations; leave --operation out")
+        raise InputError("a producer or a consumer has its own operations; leave the others out")
     if options.denied:
-        raise InputError("--producer and --consumer are for --allow-principal")
+        raise InputError("a producer or a consumer is allowed, not denied; deny single operations")
     if options.producer and not (options.topics or options.transactional_ids):
-        raise InputError("--producer: say to which --topic, or with which --transactional-id")
+        raise InputError("a producer: say to which topic, or with which transactional id")
     if options.consumer and not (options.topics and options.groups):
-        raise InputError("--consumer: say of which --topic, and in which --group")
+        raise InputError("a consumer: say of which topic, and in which group")
 
 
 def _check_principals(options: Options) -> None:
