@@ -191,6 +191,19 @@ def test_drift_from_declarations_is_found(ottla: Run, lonely: str, tmp_path: Pat
     with EmbeddedRegistry() as registry:
         drifted = ottla("doctor", "--only", "DRF01", "--declared", str(file), "--registry", registry.url)
     assert (drifted.exit_code, "compatibility level is none" in drifted.stdout) == (1, True), drifted.output
+    down = "http://127.0.0.1:1"
+    level = '[schemas.orders-value]\ncompatibility = "FULL"\n'
+    file.write_text(f'[topics.{lonely}]\nsettings.retention.ms = "1h"\n{level}')
+    half = ottla("doctor", "--only", "DRF01", "--declared", str(file), "--registry", down, "--format", "json")
+    found = document(half, "ottla.doctor/1")
+    assert [each["subject"] for each in found["items"]] == [lonely], "what the brokers have is compared all the same"
+    (missing,) = found["not_checked"]
+    assert (half.exit_code, missing["id"], down in missing["reason"]) == (1, "DRF01", True), half.output
+    file.write_text(level)
+    unknown = ottla("doctor", "--only", "DRF01", "--declared", str(file), "--registry", down)
+    assert (unknown.exit_code, "not checked: DRF01: schema registry" in unknown.stderr) == (1, True), unknown.output
+    file.write_text(f"[topics.{lonely}]\npartitions = 0\n")
+    assert ottla("doctor", "--declared", str(file)).exit_code == 2, "a file that declares nothing is no finding"
     Path("facts.json").write_text(ottla("cluster", "facts").stdout)
     refused = ottla("doctor", "--declared", str(file), "--facts", "facts.json")
     assert (refused.exit_code, "found --declared and --facts" in refused.stderr) == (2, True)

@@ -163,6 +163,8 @@ def _why_not(each: Check, evidence: Evidence) -> str | None:
 
 def _not_read(each: Check, evidence: Evidence) -> Iterator[NotChecked]:
     """Yield what of its facts was refused or not reached. Those of one reason are folded."""
+    for reason in evidence.drift_not_read if each.needs_declared else ():
+        yield NotChecked(id=each.id, reason=reason)
     by_reason: dict[str, list[str]] = {}
     for missing in evidence.facts.not_read:
         if missing.part in each.reads and not (each.id == "AVL06" and missing.part is Part.REACHED):

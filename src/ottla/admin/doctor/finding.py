@@ -145,6 +145,8 @@ class Evidence:
     app: AppDeclaration | None = None
     drift: Sequence[PlannedChange] | None = None
     """What applying declarations would change; None where none were given."""
+    drift_not_read: Sequence[str] = ()
+    """Why a part of the declarations could not be compared."""
     limits: Limits = field(default_factory=Limits)
 
     @property

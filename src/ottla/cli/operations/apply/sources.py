@@ -15,7 +15,7 @@ from ottla.errors import InputError
 if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.declared.apply_plan import ApplyPlan
-    from ottla.admin.declared.declared_cluster import DeclaredCluster
+    from ottla.admin.declared.declared_cluster import Applied, DeclaredCluster
     from ottla.serdes.registry_admin import RegistryAdmin
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,14 +75,21 @@ def planned(
     cluster_id = admin.facts(()).cluster_id
     applied = read_applied(record, cluster_id)
     plan = admin.plan_declared(declared, applied=applied, prune=prune, record=str(record.absolute()))
-    if not declared.schemas and not applied.levels:
+    client = registry_of(declared, applied, registry)
+    if client is None:
         return plan
     from ottla.admin.declared.apply_plan import ORDER
     from ottla.browse.declared_schemas import planned_schemas
 
-    found = planned_schemas(declared.schemas, applied, open_registry(registry))
+    found = planned_schemas(declared.schemas, applied, client)
     changes = sorted((*plan.changes, *found), key=lambda each: (each.is_deletion_of_topic, ORDER[each.kind]))
     return replace(plan, changes=tuple(changes))
+
+
+def registry_of(declared: DeclaredCluster, applied: Applied, url: str | None) -> RegistryAdmin | None:
+    """Return the client of the registry that declarations need; None where neither they nor the record has schemas.
+    InputError without an address."""
+    return open_registry(url) if declared.schemas or applied.levels else None
 
 
 def open_registry(url: str | None) -> RegistryAdmin:

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ottla.browse.doctor_items import finding_item, finding_items, report_fields
-from ottla.browse.human_amounts import milliseconds
 from ottla.cli.operations.apply.sources import takes_a_registry
-from ottla.cli.operations.notes import wait
-from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.operations.doctor.display import print_report
+from ottla.cli.operations.doctor.evidence import (
+    check_bridge,
+    declaration,
+    drift_of,
+    facts_of_cluster,
+    facts_of_files,
+)
+from ottla.cli.shared.cluster_options import reaches_a_cluster
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Column, Format, Output, prints, say, warn
-from ottla.cli.shared.visible import visible
+from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from ottla.admin import ClusterFacts
-    from ottla.admin.declared.apply_plan import PlannedChange
-    from ottla.admin.doctor import AppDeclaration, Finding, Report
+    from ottla.admin.doctor import Report
     from ottla.config import Settings
 
 _SEVERITIES = ("error", "warning", "note")
-_COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
-_FOLDED_FROM = 3
-"""Findings of one check that a person is shown; a pipe and JSON have all of them."""
-
-_COLUMNS = (Column("severity"), Column("id"), Column("subject"), Column("message"), Column("fix"))
 
 
 def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) -> None:
@@ -151,16 +148,19 @@ def doctor(
     chosen(wanted, unwanted)
     accepted_until = _until(accept, reason, until)
     known = None if baseline is None else load_baseline(read_bounded(baseline), source=str(baseline))
-    app = None if target is None else _declaration(target, processes)
+    app = None if target is None else declaration(target, processes)
     if mapping is not None:
-        _check_bridge(kafka, mapping)
-    seen = _from_files(files) if files else _from_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
-    drift = _drift(kafka, declared, files, registry) if declared else None
-    report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], app=app, drift=drift), only=wanted, skip=unwanted)
+        check_bridge(kafka, mapping)
+    seen = (
+        facts_of_files(files) if files else facts_of_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
+    )
+    drift, not_read = drift_of(kafka, declared, files, registry) if declared else (None, ())
+    evidence = Evidence(facts=seen[-1], earlier=seen[:-1], app=app, drift=drift, drift_not_read=not_read)
+    report = examine(evidence, only=wanted, skip=unwanted)
     if known is not None:
         report = without_accepted(report, known, today=dt.datetime.now(dt.UTC).date())
     refused = [each for each in report.not_checked if each.id in report.checked]
-    _print(out, report, seen[-1])
+    print_report(out, report, seen[-1])
     if accept is not None and accepted_until is not None:
         _accept(accept, report, str(reason), accepted_until)
     elif report.at_least(Severity(fail_on)) or refused:
@@ -182,125 +182,6 @@ def _until(accept: Path | None, reason: str | None, until: str | None) -> dt.dat
         return dt.date.fromisoformat(until)
     except ValueError:
         raise InputError(f"--until: found {until!r}, wanted a date as in 2027-01-31") from None
-
-
-def _declaration(target: str, processes: int) -> AppDeclaration:
-    from ottla.admin.doctor import declaration_of
-    from ottla.cli.services.run import load_app
-
-    return declaration_of(load_app(target), processes=processes)
-
-
-def _drift(
-    kafka: Settings, declared: tuple[Path, ...], facts: tuple[Path, ...], registry: str | None
-) -> tuple[PlannedChange, ...]:
-    """Return what applying these files would change."""
-    from ottla.cli.operations.apply.sources import planned, record_path
-
-    if facts:
-        raise InputError("found --declared and --facts, wanted a cluster to compare with the declarations")
-    with open_admin(kafka) as admin:
-        return planned(
-            admin, declared, (), prune=False, record=record_path(declared, (), None), registry=registry
-        ).changes
-
-
-def _check_bridge(kafka: Settings, path: str) -> None:
-    """Raise `ConfigError` or `UnknownTopic` for a mapping file that a bridge could not begin with."""
-    from ottla.bridge.mapping.mapping_file import read_mapping
-    from ottla.cli.services.bridge import find_serde
-    from ottla.cli.shared.cluster_options import check_reachable
-    from ottla.config.topic_presence import TopicWait
-    from ottla.wire_client.producing.writable_topics import await_writable
-
-    topics = read_mapping(path, find_serde).topics
-    check_reachable(kafka)
-    wait = TopicWait(topics, servers=kafka["bootstrap.servers"], timeout_s=0, now_s=0, who="bridge")
-    await_writable(kafka, wait, what="message", now_s=lambda: 0)
-    say(f"{path}: {', '.join(topics) or 'no topic by name'}: there, and may be written")
-
-
-def _from_files(files: tuple[Path, ...]) -> list[ClusterFacts]:
-    from ottla.admin import read_facts_file
-
-    seen = [read_facts_file(file) for file in files]
-    for before, after, file in zip(seen, seen[1:], files[1:], strict=False):
-        if after.cluster_id != before.cluster_id or after.at_ms <= before.at_ms:
-            raise InputError(f"{file}: wanted a later sample of the same cluster than the file before it")
-    return seen
-
-
-def _from_cluster(
-    kafka: Settings,
-    samples: int,
-    every: str,
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
-    app: AppDeclaration | None,
-    *,
-    is_deep: bool,
-) -> list[ClusterFacts]:
-    """Take so many samples of the parts that the checks read, one after the other."""
-    from ottla.admin import Part
-    from ottla.admin.doctor import chosen
-
-    pause_ms = milliseconds(every)
-    parts = set[Any]().union(
-        *(check.reads for check in chosen(only, skip).values() if app is not None or not check.needs_app)
-    )
-    if not is_deep:
-        parts.discard(Part.COMMIT_TIMES)
-    seen: list[ClusterFacts] = []
-    with open_admin(kafka) as admin:
-        for number in range(samples):
-            if number:
-                wait(max(pause_ms / 1000, 0.002), f"waiting for sample {number + 1} of {samples}")
-            seen.append(admin.facts(parts))
-    return seen
-
-
-def _print(out: Output, report: Report, facts: ClusterFacts) -> None:
-    if out.format is Format.JSON:
-        out.items("doctor/1", _COLUMNS, finding_items(report), **report_fields(report, facts))
-    elif out.format is Format.PLAIN:
-        out.items("doctor/1", _COLUMNS, [finding_item(each) for each in report.findings], empty=_nothing(report))
-    else:
-        _print_folded(report.findings, empty=_nothing(report))
-    _say_rest(report)
-
-
-def _nothing(report: Report) -> str:
-    """Return the sentence for a report without findings. Parts that could not be read are named: they are no good
-    result."""
-    refused = {each.id for each in report.not_checked} & set(report.checked)
-    if not refused:
-        return "nothing found"
-    return f"nothing found by {len(set(report.checked) - refused)} checks; {len(refused)} could not see all (below)"
-
-
-def _print_folded(findings: tuple[Finding, ...], *, empty: str) -> None:
-    by_id: dict[tuple[str, str], list[Finding]] = {}
-    for each in findings:
-        by_id.setdefault((each.id, each.severity), []).append(each)
-    for (id, severity), found in by_id.items():
-        label = click.style(f"{severity:<7} {id}", fg=_COLOURS[severity])
-        for each in found[:_FOLDED_FROM]:
-            click.echo(f"{label}  {visible(each.message)}\n               fix: {visible(each.fix)}")
-        if len(found) > _FOLDED_FROM:
-            click.echo(f"{label}  and {len(found) - _FOLDED_FROM} more: --only {id} --format plain")
-    if not findings:
-        say(empty)
-
-
-def _say_rest(report: Report) -> None:
-    """Print what was accepted and what was not checked, one line per reason."""
-    if report.accepted:
-        say(f"{len(report.accepted)} accepted by the baseline")
-    by_reason: dict[str, list[str]] = {}
-    for each in report.not_checked:
-        by_reason.setdefault(each.reason, []).append(each.id)
-    for reason, ids in by_reason.items():
-        warn(f"not checked: {', '.join(ids)}: {visible(reason)}")
 
 
 def _accept(path: Path, report: Report, reason: str, until: dt.date) -> None:
