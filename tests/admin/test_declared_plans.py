@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -475,10 +478,8 @@ def test_two_sources_may_complete_one_topic_and_not_contradict_each_other() -> N
         merged([("a.toml", DeclaredCluster(groups={"g": {"x": "1"}})), ("b.toml", DeclaredCluster(groups={"g": {}}))])
 
 
-def test_the_record_keeps_clusters_apart(tmp_path: object) -> None:
-    from pathlib import Path
-
-    path = Path(str(tmp_path)) / "cluster.applied.json"
+def test_the_record_keeps_clusters_apart(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.applied.json"
     one, other = applied_of(orders(retention_ms="1")), Applied(acls=(READ,))
     assert read_applied(path, "one") == NOTHING_APPLIED
     write_applied(path, "one", one)
@@ -487,6 +488,34 @@ def test_the_record_keeps_clusters_apart(tmp_path: object) -> None:
     path.write_text('{"schema": "ottla.applied/1", "clusters": []}')
     with pytest.raises(InputError, match=r"cluster\.applied\.json"):
         read_applied(path, "one")
+
+
+def test_the_record_loses_nothing_of_commands_that_write_it_at_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.applied.json"
+    one, other = applied_of(orders(retention_ms="1")), Applied(acls=(READ,))
+    clusters = [f"cluster-{number}" for number in range(8)]
+    begin = threading.Barrier(len(clusters))
+
+    def write(cluster: str) -> None:
+        begin.wait(30)
+        for applied in (one, other) * 10:
+            write_applied(path, cluster, applied)
+
+    with ThreadPoolExecutor(len(clusters)) as pool:
+        list(pool.map(write, clusters))
+    assert [read_applied(path, cluster) for cluster in clusters] == [other] * len(clusters)
+
+
+def test_what_another_command_recorded_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.applied.json"
+    mine, of_another = applied_of(orders(retention_ms="1")), Applied(acls=(READ,))
+    write_applied(path, "one", NOTHING_APPLIED)
+    write_applied(path, "one", mine, expected=[NOTHING_APPLIED])
+    assert read_applied(path, "one") == mine
+    write_applied(path, "one", of_another)
+    write_applied(path, "one", mine, expected=[NOTHING_APPLIED, mine])
+    both = read_applied(path, "one")
+    assert (set(both.topics), both.acls) == ({"orders"}, (READ,))
 
 
 @pytest.mark.parametrize(

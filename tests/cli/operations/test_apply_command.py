@@ -236,6 +236,19 @@ def test_a_broker_that_dies_half_way_leaves_what_the_same_command_goes_on_from(
     assert {topic.name: len(topic.partitions) for topic in admin.list_topics()} == {"orders": 2, "grown": 2}
 
 
+@pytest.mark.usefixtures("empty")
+def test_two_plans_with_one_record_both_stay_in_it(run: Run, admin: Admin) -> None:
+    """As of two commands that begin at the same time in one directory: both plan before either records."""
+    for topic in ("one", "other"):
+        admin.create_topics({topic: None})
+        declare(f'[topics.{topic}]\nsettings.retention.ms = "1h"\n', f"{topic}.toml")
+        assert run("plan", f"{topic}.toml", "--record", "both.json", "-o", f"{topic}-plan.json").exit_code == 0
+    for topic in ("one", "other"):
+        assert run(f"{topic}-plan.json", "--yes").exit_code == 0
+    ((record),) = json.loads(Path("both.json").read_text())["clusters"].values()
+    assert sorted(record["topics"]) == ["one", "other"]
+
+
 def test_a_service_declares_its_topics(run: Run, admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("declaring_service.py").write_text(
         "from ottla import App, Bytes\n"

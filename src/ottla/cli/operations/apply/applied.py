@@ -118,9 +118,11 @@ def _carry_out(
     path = undo_path(undo_file, "apply", plan.at_ms, what="undo")
     if undo_file is not None and path.exists():
         raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
+    during = both_applied(plan.before, plan.applied)
+    expected = (plan.before, during, both_applied(plan.applied, plan.before), plan.applied)
     if plan.changes:
         if record is not None:
-            write_applied(record, plan.cluster_id, both_applied(plan.before, plan.applied))
+            write_applied(record, plan.cluster_id, during, expected=expected)
         with changing():
             try:
                 admin.apply_declared(plan, undo_file=path, passwords=passwords)
@@ -133,7 +135,7 @@ def _carry_out(
             move_replicas(kafka, admin, plan, throttle=throttle, no_throttle=no_throttle)
         say(f"{len(plan.changes)} changes made")
     if record is not None and (plan.changes or plan.before != plan.applied):
-        write_applied(record, plan.cluster_id, plan.applied)
+        write_applied(record, plan.cluster_id, plan.applied, expected=expected)
 
 
 def _apply_schemas(plan: ApplyPlan, registry: RegistryAdmin) -> None:
