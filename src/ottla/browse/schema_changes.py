@@ -7,18 +7,18 @@ before, which `schema_restoring` reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ottla.browse.schema_items import reference_items
 from ottla.errors import InputError
 from ottla.foreign_json import read_json
-from ottla.serdes.avro_compatibility import LEVELS
+from ottla.serdes.compatibility_levels import LEVELS, comparisons
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from ottla.serdes.registry import RegisteredSchema
+    from ottla.serdes.registered_schema import RegisteredSchema, SchemaVersions
     from ottla.serdes.registry_admin import RegistryAdmin
 
 UNDO_SCHEMA: Final = "ottla.schemas.undo/1"
@@ -34,6 +34,8 @@ class Registration:
     """The version that the schema already is; None if it is new."""
     problems: tuple[str, ...]
     """Why the registry will refuse it. Empty if it will not."""
+    not_compared: tuple[str, ...] = ()
+    """Why that is not known of some versions."""
     is_new_subject: bool
 
     @property
@@ -75,27 +77,83 @@ class Deletion:
         ]
 
 
-def plan_registration(registry: RegistryAdmin, subject: str, schema: RegisteredSchema) -> Registration:
-    """Return what registering a schema would do. Raises `ConfigError` for text that is no schema."""
+def plan_registration(
+    registry: RegistryAdmin,
+    subject: str,
+    schema: RegisteredSchema,
+    *,
+    level: str | None = None,
+    planned: Mapping[tuple[str, int], RegisteredSchema] | None = None,
+) -> Registration:
+    """Return what registering a schema would do. Raises `ConfigError` for text that is no schema.
+
+    `level` is the compatibility level that the subject will have by then, and `planned` are versions that will be
+    registered before it. A registry compares by the level and the versions that it has, so then the rules of the format
+    are applied here.
+    """
     from ottla.serdes.registry import UnknownSchema
 
-    is_new = not registry.versions(subject)
+    numbers = registry.versions(subject)
+    versions = _PlannedVersions(registry, planned or {})
+    is_ahead = any((each.subject, each.version) in versions.planned for each in schema.references)
     existing = None
     if schema.type == "AVRO":  # a registry compares with versions, and does not look at the schema where there are none
         from ottla.serdes.avro import references_of
         from ottla.serdes.avro_codec import parse
 
-        parse(read_json(schema.text), using=references_of(registry, schema))
-    if not is_new:
+        parse(read_json(schema.text), using=references_of(versions, schema))
+    if numbers and not is_ahead:
         try:
             existing = registry.version_of(subject, schema.text, schema.type, schema.references)
         except UnknownSchema:
             existing = None
-    is_checked = existing is None
-    problems = registry.incompatibilities(subject, schema.text, schema.type, schema.references) if is_checked else []
+    problems: list[str] = []
+    not_compared: list[str] = []
+    if existing is None and level is None and not is_ahead:
+        problems = registry.incompatibilities(subject, schema.text, schema.type, schema.references)
+    elif existing is None and numbers:
+        earlier = [registry.version(subject, number) for number in numbers]
+        if level is None:
+            level = registry.level(subject) or registry.level() or "NONE"
+        problems, not_compared = _by_rules(versions, schema, earlier, level)
     return Registration(
-        subject=subject, schema=schema, existing=existing, problems=tuple(problems), is_new_subject=is_new
+        subject=subject,
+        schema=schema,
+        existing=existing,
+        problems=tuple(dict.fromkeys(problems)),
+        not_compared=tuple(dict.fromkeys(not_compared)),
+        is_new_subject=not numbers,
     )
+
+
+def _by_rules(
+    versions: SchemaVersions, schema: RegisteredSchema, earlier: Sequence[RegisteredSchema], level: str
+) -> tuple[list[str], list[str]]:
+    """Return why the schema cannot follow the earlier ones at a level, and what could not be compared."""
+    from ottla.browse.schema_differences import NotComparable, registry_problems
+
+    problems, not_compared = [], []
+    for reader, writer in comparisons(schema, earlier, level):
+        try:
+            problems += registry_problems(versions, reader=reader, writer=writer)
+        except NotComparable as error:
+            not_compared.append(str(error))
+    return problems, not_compared
+
+
+class _PlannedVersions:
+    """The versions of a registry, with those that a plan adds."""
+
+    def __init__(self, registry: RegistryAdmin, planned: Mapping[tuple[str, int], RegisteredSchema]) -> None:
+        self._registry = registry
+        self.planned = planned
+
+    def version(
+        self, subject: str, version: int | Literal["latest"] = "latest", *, deleted: bool = False
+    ) -> RegisteredSchema:
+        """Return one version, as `SchemaRegistry.version`."""
+        found = self.planned.get((subject, version)) if version != "latest" else None
+        return self._registry.version(subject, version, deleted=deleted) if found is None else found
 
 
 def register(registry: RegistryAdmin, plan: Registration) -> tuple[int, int]:

@@ -104,6 +104,60 @@ def test_a_level_that_was_changed_since_the_plan_changes_nothing(
     assert registry.level("orders-value") == "FORWARD"
 
 
+WITHOUT = {**ONE, "fields": []}
+"""It reads data of ONE, and ONE does not read its data."""
+
+
+def test_a_version_is_compared_at_the_level_that_is_declared_with_it(
+    ottla: Run, admin: Admin, registry: RegistryAdmin, name: str
+) -> None:
+    registry.register("orders-value", json.dumps(ONE))
+    declare(WITHOUT, 'file = "order.avsc"', 'compatibility = "FULL"', f"[topics.{name}]")
+    said = "schema orders-value: not compatible with the versions before it at the declared level FULL: /id/: "
+    for command in (("plan", "cluster.toml"), ("run", "cluster.toml", "--yes")):
+        refused = ottla("apply", *command)
+        assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+    assert registry.level("orders-value") is None
+    assert name not in {topic.name for topic in admin.list_topics()}
+    declare(NARROW, 'file = "order.avsc"', 'compatibility = "NONE"')
+    assert ottla("apply", "cluster.toml", "--yes").exit_code == 0, "the old level refuses it, and the declared one not"
+    assert (registry.versions("orders-value"), registry.level("orders-value")) == ([1, 2], "NONE")
+    declare(ONE, 'file = "order.avsc"')
+    assert ottla("apply", "cluster.toml", "--yes").exit_code == 0, "it is version 1"
+    declare({**ONE, "fields": [*ONE["fields"], {"name": "must", "type": "string"}]}, 'file = "order.avsc"')
+    refused = ottla("apply", "plan", "cluster.toml")
+    assert "/must/: the writer has no such field" in refused.stderr, "without a level of its own that of the registry"
+
+
+def test_a_saved_plan_is_compared_at_the_level_that_it_sets(ottla: Run, registry: RegistryAdmin) -> None:
+    registry.register("orders-value", json.dumps(ONE))
+    declare(NARROW, 'file = "order.avsc"', 'compatibility = "NONE"')
+    assert ottla("apply", "plan", "cluster.toml", "-o", "plan.json").exit_code == 0
+    assert ottla("apply", "plan.json", "--yes").exit_code == 0
+    assert registry.versions("orders-value") == [1, 2]
+
+
+def test_what_refers_to_each_other_is_registered_in_that_order(ottla: Run, registry: RegistryAdmin) -> None:
+    Path("item.avsc").write_text(json.dumps({**ONE, "name": "Item"}))
+    Path("basket.avsc").write_text(json.dumps({**ONE, "name": "Basket", "fields": [{"name": "item", "type": "Item"}]}))
+    declared = (
+        '[schemas.a-value]\nfile = "basket.avsc"\nreferences = ["Item=items-value:1"]\n'
+        '[schemas.items-value]\nfile = "item.avsc"\n'
+    )
+    Path("cluster.toml").write_text(declared)
+    planned = rows(ottla("apply", "plan", "cluster.toml", "-o", "plan.json"))
+    assert [row[1] for row in planned] == ["items-value", "a-value"]
+    assert ottla("apply", "plan.json", "--yes").exit_code == 0
+    assert registry.version("a-value").references[0].subject == "items-value"
+    assert rows(ottla("apply", "plan", "cluster.toml")) == []
+    Path("cluster.toml").write_text(declared.replace("items-value:1", "items-value:7"))
+    refused = ottla("apply", "plan", "cluster.toml")
+    assert (refused.exit_code, "schema a-value: found a reference that leads nowhere" in refused.stderr) == (2, True)
+    Path("cluster.toml").write_text(declared + 'references = ["Basket=a-value:1"]\n')
+    refused = ottla("apply", "plan", "cluster.toml")
+    assert (refused.exit_code, "its references form a cycle: a-value → items-value" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
