@@ -15,7 +15,7 @@ from help_examples import examples_of_nouns
 
 from ottla.cli import main
 from ottla.cli.operations.schemas import show
-from ottla.serdes.registry import SchemaReference
+from ottla.serdes.registered_schema import SchemaReference
 from ottla.serdes.registry_admin import RegistryAdmin
 from ottla.testing.registry import EmbeddedRegistry
 
@@ -128,7 +128,19 @@ def test_subjects_versions_and_schemas_are_listed_and_shown(run: Run, registry: 
         ("delete items-value --yes", "items-value version 1: found in use by baskets-value version 1"),
         ("delete orders-value --version 7 --yes", "Version 7 not found"),
         ("delete orders-value --undo order.avsc --yes", "never overwrites another"),
-        ("restore order.avsc --yes", "order.avsc: found no undo file"),
+        (
+            "restore order.avsc --yes",
+            "order.avsc: found a document whose schema is None",
+        ),
+        (
+            "restore empty.json",
+            "schema is None and not 'ottla.schemas.undo/1', wanted the undo file",
+        ),
+        ("restore list.json", "list.json: found a list, wanted the undo file that `ottla schemas delete` wrote"),
+        (
+            "restore half.json",
+            "half.json: found no field 'compatibility', wanted the undo file that",
+        ),
         ("set-compatibility SOMETIMES --yes", "wanted one of NONE, BACKWARD"),
         ("list --registry ftp://x", "wanted http://host:port"),
         ("list --registry-key order.avsc", "wanted a certificate with the key"),
@@ -137,6 +149,9 @@ def test_subjects_versions_and_schemas_are_listed_and_shown(run: Run, registry: 
 )
 def test_bad_input_is_one_line_and_changes_nothing(line: str, said: str, run: Run, registry: RegistryAdmin) -> None:
     Path("bad.avsc").write_text("{")
+    Path("empty.json").write_text("{}")
+    Path("list.json").write_text("[]")
+    Path("half.json").write_text('{"schema": "ottla.schemas.undo/1"}')
     Path("record.avsc").write_text('{"type": "record"}')
     Path("notes.txt").write_text("hello")
     refused = run(*shlex.split(line))

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from ottla.browse.schema_changes import UNDO_SCHEMA, checked_level
 from ottla.errors import InputError
 from ottla.foreign_json import read_json
+from ottla.showing import shown
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from ottla.serdes.registry import RegisteredSchema
+    from ottla.serdes.registered_schema import RegisteredSchema
     from ottla.serdes.registry_admin import RegistryAdmin
 
 _NO_CHECK: Final = "NONE"
@@ -64,10 +65,13 @@ def planned_restoration(registry: RegistryAdmin, content: bytes, source: str) ->
     """Return what restoring the content of an undo file would do. Raises `InputError`, which names the source."""
     from ottla.serdes.registry import UnknownSchema
 
+    wanted = "wanted the undo file that `ottla schemas delete` wrote"
     try:
         subject, level, versions = _read_undo(read_json(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{source}: found no undo file of `ottla schemas delete`: {error}") from None
+    except KeyError as error:
+        raise InputError(f"{source}: found no field {error}, {wanted}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{source}: {error}, {wanted}") from None
     existing: list[int | None] = []
     for each in versions:
         try:
@@ -106,10 +110,12 @@ def restore(registry: RegistryAdmin, plan: Restoration) -> list[str]:
 
 def _read_undo(document: Any) -> tuple[str, str | None, tuple[RegisteredSchema, ...]]:
     from ottla.browse.registry_access import checked_subject
-    from ottla.serdes.registry import RegisteredSchema, SchemaReference, SchemaType, number
+    from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaType, number
 
-    if document["schema"] != UNDO_SCHEMA:
-        raise ValueError(f"its schema is {str(document['schema'])[:100]!r}, wanted {UNDO_SCHEMA!r}")
+    if not isinstance(document, dict):
+        raise TypeError(f"found {shown(document)}")
+    if document.get("schema") != UNDO_SCHEMA:
+        raise ValueError(f"found a document whose schema is {shown(document.get('schema'))} and not {UNDO_SCHEMA!r}")
     level = document["compatibility"]
 
     def reference(given: Any) -> SchemaReference:
