@@ -13,7 +13,7 @@ from help_examples import commands_of
 
 from ottla.cli import main
 from ottla.serdes import SchemaRegistry
-from ottla.serdes.avro_compatibility import LEVELS
+from ottla.serdes.compatibility_levels import LEVELS
 from ottla.testing.registry import EmbeddedRegistry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "schemas.md").read_text(encoding="utf-8")

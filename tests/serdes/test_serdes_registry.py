@@ -233,7 +233,7 @@ def test_a_value_that_does_not_fit_is_refused_as_without_a_registry(registry: Sc
 
 
 def test_a_schema_may_refer_to_schemas_under_other_subjects(server: EmbeddedRegistry, registry: SchemaRegistry) -> None:
-    from ottla.serdes.registry import SchemaReference
+    from ottla.serdes.registered_schema import SchemaReference
 
     point = {"type": "record", "name": "geo.Point", "fields": [{"name": "x", "type": "double"}]}
     line = {"type": "record", "name": "geo.Line", "fields": [{"name": "a", "type": "geo.Point"}]}

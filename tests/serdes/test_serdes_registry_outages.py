@@ -20,7 +20,7 @@ from ottla.records import Malformed
 from ottla.serdes import Avro, Json, SchemaRegistry, SerdeContext, UnknownSchema
 from ottla.serdes.any_schema import RegistryValues
 from ottla.serdes.lookups import REFUSED_FOR_MOST_MS, REFUSED_FOR_MS
-from ottla.serdes.registry import SchemaReference
+from ottla.serdes.registered_schema import SchemaReference
 from ottla.testing.registry import EmbeddedRegistry
 
 CTX = SerdeContext("orders")

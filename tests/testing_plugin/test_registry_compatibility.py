@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.serdes import Avro, SerdeContext
-from ottla.serdes.avro_compatibility import problems, reading_problems
+from ottla.serdes.avro_compatibility import reading_problems
 from ottla.testing.registry.state import LogRecord, RegistryRefusal, RegistryState
 
 
@@ -133,11 +133,11 @@ FIRST = record(field("a", "long"))
 def test_each_level_looks_in_its_direction_and_as_far_back_as_it_says(
     level: str, new: Any, earlier: list[Any], is_allowed: bool
 ) -> None:
-    assert (problems(new, earlier, level) == []) is is_allowed
+    assert is_taken(new, earlier, level) is is_allowed
 
 
 def body(schema: Any, **extra: Any) -> dict[str, Any]:
-    return {"schema": json.dumps(schema), **extra}
+    return {"schema": schema if isinstance(schema, str) else json.dumps(schema), **extra}
 
 
 def apply(state: RegistryState, records: list[LogRecord], log: list[LogRecord]) -> None:
@@ -145,6 +145,126 @@ def apply(state: RegistryState, records: list[LogRecord], log: list[LogRecord]) 
         # As it comes back from the topic: through JSON.
         log.append(LogRecord(json.loads(json.dumps(entry.key)), json.loads(json.dumps(entry.value))))
         state.replay(log[-1])
+
+
+def refusal_of(new: Any, earlier: list[Any], level: str = "BACKWARD", **extra: Any) -> str | None:
+    """Why a registry refuses a version that comes after others, which are registered without a check."""
+    state = RegistryState()
+    apply(state, state.set_level(None, {"compatibility": "NONE"})[0], [])
+    for each in earlier:
+        apply(state, state.register("a", body(each, **extra))[0], [])
+    apply(state, state.set_level(None, {"compatibility": level})[0], [])
+    try:
+        state.register("a", body(new, **extra))
+    except RegistryRefusal as refusal:
+        return f"{refusal.status} {refusal}"
+    return None
+
+
+def is_taken(new: Any, earlier: list[Any], level: str, **extra: Any) -> bool:
+    return refusal_of(new, earlier, level, **extra) is None
+
+
+def json_object(*required: str, is_closed: bool = False, **fields: Any) -> dict[str, Any]:
+    closed = {"additionalProperties": False} if is_closed else {}
+    return {"type": "object", "properties": fields, "required": list(required), **closed}
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+ORDER = json_object("id", id=NUMBER)
+CLOSED = json_object("id", is_closed=True, id=NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        (json_object("id", id={"type": "number"}), ORDER, None),
+        (json_object("id", id=TEXT), ORDER, "/id: reader wants string, writer has integer"),
+        (json_object("id", "note", id=NUMBER, note=TEXT), ORDER, "/note: reader requires it, writer can leave it out"),
+        (json_object("id", "note", is_closed=True, id=NUMBER, note={**TEXT, "default": ""}), CLOSED, None),
+        (json_object("id", is_closed=True, id=NUMBER, note=TEXT), CLOSED, None),
+        (json_object("id", id=NUMBER, note=TEXT), ORDER, "/note: writer can have any value there: its object is open"),
+        (json_object("id", id=NUMBER, note={}), ORDER, None),
+        (json_object(is_closed=True), CLOSED, "/id: reader refuses a field that it does not know"),
+        (json_object(), ORDER, None),
+        ({"$ref": "#/definitions/O", "definitions": {"O": json_object(id=TEXT)}}, ORDER, "/id: reader wants string"),
+    ],
+)
+def test_json_schemas_are_compared_as_confluents_registry_does(new: Any, old: Any, said: str | None) -> None:
+    refused = refusal_of(new, [old], schemaType="JSON")
+    if said is None:
+        assert refused is None
+    else:
+        assert refused is not None
+        assert refused.startswith("409 Schema is not compatible with subject a: ")
+        assert said in refused
+
+
+PROTO = """syntax = "proto3"; package shop;
+message Order {
+  int64 id = 1; Line line = 2; State state = 3; repeated string tags = 4;
+  oneof paid_by { string card = 5; bytes cheque = 6; }
+  message Line { string sku = 1; }
+}
+enum State { OPEN = 0; PAID = 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old_text", "new_text", "said"),
+    [
+        ("int64 id", "sint64 id", "Order.id = 1: reader wants sint64, writer has int64"),
+        ("int64 id", "uint32 number", None),
+        ("string sku", "int32 sku", "Order.Line.sku = 1: reader wants int32, writer has string"),
+        ("string sku", "bytes sku", None),
+        ("Line line = 2", "State line = 2", "Order.line = 2: reader wants State, writer has Line"),
+        ("State state", "int32 state", None),
+        ("repeated string tags", "string tags", "Order.tags = 4: repeated in one of them only"),
+        ("repeated string tags = 4;", "", None),
+        ("bytes cheque = 6;", "", "Order.cheque = 6: the reader lacks it, a member of oneof paid_by"),
+        ("bytes cheque = 6;", "bytes cheque = 6; int32 cash = 7;", None),
+        ("string card = 5;", "string card = 5; int64 id = 1;", "Order: "),
+        ("PAID = 1;", "", None),
+        ("package shop;", "package acme.v1;", None),
+        ("message Line { string sku = 1; }", "message Item { string sku = 1; }", "Order.Line: the reader has no such"),
+        ("message Order", "message Cart {} message Order", None),
+    ],
+)
+def test_protobuf_files_are_compared_by_field_numbers(old_text: str, new_text: str, said: str | None) -> None:
+    new = PROTO.replace(old_text, new_text)
+    if new_text.endswith("int64 id = 1;"):
+        new, said = new.replace("  int64 id = 1; Line", "  Line"), "Order.paid_by: the writer can set more than one of"
+    assert new != PROTO
+    refused = refusal_of(new, [PROTO], schemaType="PROTOBUF")
+    if said is None:
+        assert refused is None
+    else:
+        assert refused is not None
+        assert refused.startswith("409 Schema is not compatible with subject a: ")
+        assert said in refused
+
+
+def test_another_format_does_not_follow() -> None:
+    state = RegistryState()
+    apply(state, state.register("a", body(FIRST))[0], [])
+    with pytest.raises(RegistryRefusal, match="reader wants JSON, writer has AVRO"):
+        state.register("a", body({"type": "object"}, schemaType="JSON"))
+
+
+def test_references_are_followed_and_what_cannot_be_compared_is_refused_in_words() -> None:
+    state = RegistryState()
+    line = record(field("sku", "string"), name="Line")
+    used = {"references": [{"name": "Line", "subject": "line", "version": 1}]}
+    apply(state, state.register("line", body(line))[0], [])
+    apply(state, state.register("a", body(record(field("line", "Line")), **used))[0], [])
+    with pytest.raises(RegistryRefusal, match="/line/: reader wants string, writer has Line"):
+        state.register("a", body(record(field("line", "string"))))
+    apply(state, state.register("a", body(record(field("line", line))))[0], [])
+    apply(state, state.register("j", body({"$ref": "line"}, schemaType="JSON", **used))[0], [])
+    with pytest.raises(RegistryRefusal, match=r"not compared: .* takes it at the level NONE only"):
+        state.register("j", body({"type": "object"}, schemaType="JSON"))
+    apply(state, state.set_level("j", {"compatibility": "none"})[0], [])
+    assert state.register("j", body({"type": "object"}, schemaType="JSON"))[0] != []
 
 
 def test_the_same_schema_has_one_id_under_every_subject_and_one_version_in_each() -> None:
@@ -190,6 +310,9 @@ def test_a_deleted_subject_is_gone_but_its_ids_still_answer_and_its_numbers_are_
         ({}, 42201),
         ({"schema": "{}", "schemaType": "XML"}, 42201),
         ({"schema": "[", "schemaType": "JSON"}, 42201),
+        ({"schema": "message A { int32 a = 0; }", "schemaType": "PROTOBUF"}, 42201),
+        ({"schema": "message A {", "schemaType": "PROTOBUF"}, 42201),
+        ({"schema": "AAAA", "schemaType": "PROTOBUF"}, 42201),
     ],
 )
 def test_what_is_not_a_schema_is_refused_with_confluents_code(given_body: Any, code: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from ottla.asyncapi import json_compatibility, protobuf_compatibility
+from ottla.asyncapi.json_documents import looked_up
 from ottla.errors import InputError
 from ottla.serdes import avro_compatibility
 from ottla.showing import shown
@@ -168,7 +169,7 @@ def _resolved(document: Any, node: Any) -> Mapping[str, Any]:
             break
         if not isinstance(node.get("$ref"), str):
             return node
-        node = json_compatibility.looked_up(document, node["$ref"])
+        node = looked_up(document, node["$ref"])
     raise InputError(f"found {shown(node)}, wanted a channel or a message, or a reference to it")
 
 

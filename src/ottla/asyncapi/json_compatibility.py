@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeGuard
 
+from ottla.asyncapi.json_documents import list_at, mapping_at, merged, reference_of
 from ottla.errors import InputError
 from ottla.showing import shown
 
@@ -23,7 +24,6 @@ _OF_NUMBERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "exclusiveMaximum": operator.lt,
 }
 _SIZED: Final[Mapping[str, Any]] = {"Length": str, "Items": list, "Properties": dict}
-_MOST_REFERENCES: Final = 100
 _MOST_DEPTH: Final = 100
 _MOST_COMPARED: Final = 100_000
 """Pairs of schemas. Unions of unions that are foreign are compared each with each."""
@@ -32,19 +32,29 @@ _MOST_COMPARED: Final = 100_000
 def reading_problems(*, reader: Any, writer: Any, reader_document: Any, writer_document: Any) -> list[str]:
     """Return why data of the writer's schema can be refused by the reader's. The documents are those that `$ref` is
     looked up in. Raises `InputError` for a reference that leads nowhere."""
-    return _Comparison(reader_document, writer_document).compare(reader, writer, "")
+    return _Comparison(reader_document, writer_document, are_open=False).compare(reader, writer, "")
+
+
+def registry_problems(*, reader: Any, writer: Any) -> list[str]:
+    """Return why a schema registry does not let a reader with one document follow a writer with the other.
+
+    As `reading_problems`, but that a field which the writer does not declare can have any value, unless its object is
+    closed by `additionalProperties`, and that a required field with a default may be missing. So Confluent's registry.
+    """
+    return _Comparison(reader, writer, are_open=True).compare(reader, writer, "")
 
 
 class _Comparison:
-    def __init__(self, reader_document: Any, writer_document: Any) -> None:
+    def __init__(self, reader_document: Any, writer_document: Any, *, are_open: bool) -> None:
         self._reader_document = reader_document
         self._writer_document = writer_document
+        self._are_open = are_open
         self._known: dict[tuple[str, str], list[str]] = {}
         self._depth = 0
         self._compared = 0
 
     def compare(self, reader: Any, writer: Any, place: str) -> list[str]:
-        names = (_reference(reader), _reference(writer))
+        names = (reference_of(reader), reference_of(writer))
         if names[0] is None or names[1] is None:
             return self._compare(reader, writer, place)
         pair = (names[0], names[1])
@@ -127,11 +137,12 @@ class _Comparison:
             yield from self._items(reader, writer, place)
 
     def _fields(self, reader: Mapping[str, Any], writer: Mapping[str, Any], place: str) -> Iterator[str]:
-        always = set(_list(writer, "required"))
-        for name in _list(reader, "required"):
-            if name not in always:
+        always = set(list_at(writer, "required"))
+        known, own = mapping_at(reader, "properties"), mapping_at(writer, "properties")
+        for name in list_at(reader, "required"):
+            may_lack = self._are_open and isinstance(known.get(name), Mapping) and "default" in known[name]
+            if name not in always and not may_lack:
                 yield f"{_at(f'{place}/{name}')}reader requires it, writer can leave it out"
-        known, own = _mapping(reader, "properties"), _mapping(writer, "properties")
         others, more = reader.get("additionalProperties", True), writer.get("additionalProperties", True)
         for name, schema in own.items():
             if name in known:
@@ -140,6 +151,9 @@ class _Comparison:
                 yield f"{_at(f'{place}/{name}')}reader refuses a field that it does not know"
             else:
                 yield from self.compare(others, schema, f"{place}/{name}")
+        for name in known if self._are_open else ():
+            if name not in own and self.compare(known[name], more, f"{place}/{name}"):
+                yield f"{_at(f'{place}/{name}')}writer can have any value there: its object is open and lacks the field"
         if others is False and more is not False:
             yield f"{_at(place)}reader refuses fields that it does not know, writer can have them"
         elif isinstance(others, Mapping) and (isinstance(more, Mapping) or not own):
@@ -158,65 +172,10 @@ class _Comparison:
             yield from self.compare(wanted, there, f"{place}/*")
 
 
-def merged(schema: Any, document: Any, depth: int = 0) -> Any:
-    """Return a schema with its reference and its `allOf` in one mapping."""
-    if depth > _MOST_REFERENCES:
-        raise InputError(f"found more than {_MOST_REFERENCES} references in a row, wanted a schema")
-    if isinstance(schema, bool):
-        return schema
-    if not isinstance(schema, Mapping):
-        raise InputError(f"found {shown(schema)} for a JSON Schema, wanted an object")
-    name = _reference(schema)
-    if name is not None:
-        return merged(looked_up(document, name), document, depth + 1)
-    if "allOf" not in schema:
-        return schema
-    found: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-    for each in _list(schema, "allOf"):
-        part = merged(each, document, depth + 1)
-        if part is False:
-            return False
-        if part is True:
-            continue
-        for key, value in part.items():
-            if key == "properties":
-                found[key] = _both(_mapping(found, key), _mapping(part, key))
-            elif key == "required":
-                found[key] = [*_list(found, key), *(each for each in value if each not in _list(found, key))]
-            else:
-                found.setdefault(key, value)
-    return found
-
-
-def looked_up(document: Any, reference: str) -> Any:
-    """Return the part of a document that a local reference names. Raises `InputError` for any other reference."""
-    node = document
-    if reference.startswith("#/"):
-        for name in reference[2:].split("/"):
-            plain = name.replace("~1", "/").replace("~0", "~")
-            node = node.get(plain) if isinstance(node, Mapping) else None
-        if node is not None:
-            return node
-    raise InputError(f"found the reference {shown(reference)}, wanted one to a part of the document")
-
-
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of two schemas that both apply."""
-    return {
-        name: {"allOf": [one[name], other[name]]} if name in one and name in other else one.get(name, other.get(name))
-        for name in [*one, *(each for each in other if each not in one)]
-    }
-
-
-def _reference(schema: Any) -> str | None:
-    name = schema.get("$ref") if isinstance(schema, Mapping) else None
-    return name if isinstance(name, str) else None
-
-
 def _branches(schema: Mapping[str, Any]) -> Iterator[Any]:
     for keyword in ("anyOf", "oneOf"):
         rest = {name: value for name, value in schema.items() if name not in ("anyOf", "oneOf", "discriminator")}
-        for branch in _list(schema, keyword):
+        for branch in list_at(schema, keyword):
             is_alone = not set(rest) - {"description", "title", "default", "examples"}
             yield branch if is_alone else {**rest, "allOf": [branch]}
     types = schema.get("type")
@@ -242,7 +201,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def _enumerated(schema: Mapping[str, Any]) -> list[Any] | None:
     if "const" in schema:
         return [schema["const"]]
-    return _list(schema, "enum") if "enum" in schema else None
+    return list_at(schema, "enum") if "enum" in schema else None
 
 
 def _type_of(value: Any) -> str:
@@ -269,20 +228,6 @@ def _is_outside(value: Any, name: str, bound: float) -> bool:
 
 def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _list(schema: Mapping[str, Any], name: str) -> list[Any]:
-    found = schema.get(name, [])
-    if not isinstance(found, list):
-        raise InputError(f"{name}: found {shown(found)}, wanted a list")
-    return found
-
-
-def _mapping(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = schema.get(name, {})
-    if not isinstance(found, Mapping):
-        raise InputError(f"{name}: found {shown(found)}, wanted an object")
-    return found
 
 
 def _at(place: str) -> str:

@@ -11,7 +11,8 @@ from ottla.browse.schema_differences import NotComparable, reading_problems
 from ottla.serdes import Serde, as_serde
 from ottla.serdes.base import Part, SerdeContext
 from ottla.serdes.cloud_events import CloudEvents
-from ottla.serdes.registry import RegisteredSchema, UnknownSchema
+from ottla.serdes.registered_schema import RegisteredSchema
+from ottla.serdes.registry import UnknownSchema
 from ottla.serdes.registry_admin import RegistryAdmin
 from ottla_wire.facts import fact
 

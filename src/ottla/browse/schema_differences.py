@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.browse.schema_items import pretty
@@ -12,7 +12,9 @@ from ottla.foreign_json import read_json
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from ottla.serdes.registry import RegisteredSchema, SchemaRegistry
+    from ottla.serdes.registered_schema import RegisteredSchema, SchemaVersions
+
+Rule: TypeAlias = Callable[[Any, Any, Any], list[str]]
 
 MOST_LINES: Final = 20_000
 """Lines of a schema that are compared as text: the time grows with their square."""
@@ -32,7 +34,7 @@ class SchemaDifferences:
 
 
 def schema_differences(
-    registry: SchemaRegistry, old: RegisteredSchema, new: RegisteredSchema, *, names: tuple[str, str]
+    registry: SchemaVersions, old: RegisteredSchema, new: RegisteredSchema, *, names: tuple[str, str]
 ) -> SchemaDifferences:
     """Return the differences. `registry` has the schemas that both refer to. The rules are those of the formats'
     specifications, without a compatibility level: `RegistryAdmin.incompatibilities` returns the registry's own."""
@@ -52,20 +54,33 @@ class NotComparable(Exception):
     """The rules of the format cannot be applied to these schemas; the message says why."""
 
 
-def reading_problems(registry: SchemaRegistry, *, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
+def reading_problems(registry: SchemaVersions, *, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
     """Return why data that was written with one schema cannot be read with the other. Empty if it can. Raises
     `NotComparable`."""
+    return _problems(_RULES, registry, reader, writer)
+
+
+def registry_problems(registry: SchemaVersions, *, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
+    """Return why a registry, by its own rules, does not let these two stand beside each other. They are those of
+    `reading_problems`, but for JSON Schema: a field that an open object does not declare can have any value. Raises
+    `NotComparable`."""
+    return _problems({**_RULES, "JSON": _json_by_registry}, registry, reader, writer)
+
+
+def _problems(
+    rules: Mapping[str, Rule], registry: SchemaVersions, reader: RegisteredSchema, writer: RegisteredSchema
+) -> list[str]:
     if reader.type != writer.type:
         return [f"/: reader wants {reader.type}, writer has {writer.type}"]
     try:
-        return _RULES[reader.type](registry, reader, writer)
+        return rules[reader.type](registry, reader, writer)
     except KeyError:
         raise NotComparable(f"there are no rules for {reader.type}") from None
     except (ConfigError, InputError, ValueError, LookupError, RecursionError) as error:
         raise NotComparable(f"{type(error).__name__}: {error}"[:500]) from error
 
 
-def _avro(registry: SchemaRegistry, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
+def _avro(registry: SchemaVersions, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
     from ottla.serdes.avro import references_of
     from ottla.serdes.avro_compatibility import reading_problems as avro_problems
 
@@ -83,28 +98,35 @@ def _avro(registry: SchemaRegistry, reader: RegisteredSchema, writer: Registered
         raise ValueError(f"a schema cannot be read: {error}") from error
 
 
-def _json(registry: SchemaRegistry, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
+def _json(registry: SchemaVersions, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
     from ottla.asyncapi.json_compatibility import reading_problems as json_problems
 
-    if reader.references or writer.references:
-        raise ValueError("JSON Schemas with references are compared by the registry only")
-    wanted, written = read_json(reader.text), read_json(writer.text)
+    wanted, written = _documents(reader, writer)
     return json_problems(reader=wanted, writer=written, reader_document=wanted, writer_document=written)
 
 
-def _protobuf(registry: SchemaRegistry, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
-    from ottla.asyncapi.protobuf_compatibility import reading_problems as protobuf_problems
-    from ottla.serdes.any_schema import RegistryValues
-    from ottla.serdes.protobuf_source import source_of
+def _json_by_registry(registry: SchemaVersions, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
+    from ottla.asyncapi import json_compatibility
 
-    values = RegistryValues(registry)
+    wanted, written = _documents(reader, writer)
+    return json_compatibility.registry_problems(reader=wanted, writer=written)
+
+
+def _documents(reader: RegisteredSchema, writer: RegisteredSchema) -> tuple[Any, Any]:
+    if reader.references or writer.references:
+        raise ValueError("JSON Schemas with references are compared by the registry only")
+    return read_json(reader.text), read_json(writer.text)
+
+
+def _protobuf(registry: SchemaVersions, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
+    from ottla.asyncapi.protobuf_compatibility import reading_problems as protobuf_problems
+    from ottla.serdes.protobuf_source import source_of_registered
+
     try:
-        # The rules know the text that `source_of` writes: that of a person has comments, options and other line ends.
-        wanted, written = (source_of(values.file_of(each)) for each in (reader, writer))
-    except (ValueError, LookupError) as error:
-        raise ValueError(f"Protobuf as source text is compared by the registry only: {error}") from error
+        wanted, written = (source_of_registered(each.text) for each in (reader, writer))
+    except ImportError as error:
+        raise ConfigError("Protobuf needs protobuf: pip install 'ottla[protobuf]'") from error
     return protobuf_problems(reader=wanted, writer=written)
 
 
-Rule: TypeAlias = Callable[[Any, Any, Any], list[str]]
 _RULES: Final[dict[str, Rule]] = {"AVRO": _avro, "JSON": _json, "PROTOBUF": _protobuf}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ottla.errors import InputError
 from ottla.foreign_json import read_json
-from ottla.serdes.registry import LARGEST_ID, MOST_REFERENCES, SchemaReference, SchemaType
+from ottla.serdes.registered_schema import LARGEST_ID, SchemaReference, SchemaType
+from ottla.serdes.registry import MOST_REFERENCES
 
 if TYPE_CHECKING:
-    from ottla.serdes.registry import RegisteredSchema
+    from ottla.serdes.registered_schema import RegisteredSchema
 
 TYPES: Final[Sequence[SchemaType]] = get_args(SchemaType)
 MOST_BYTES: Final = 8 * 1024 * 1024
@@ -46,7 +47,7 @@ def parse_schema(
     text: str, kind: SchemaType, *, references: Sequence[SchemaReference] = (), source: str
 ) -> RegisteredSchema:
     """Return the schema in a text, without id, subject and version. Raises `InputError`, which names the source."""
-    from ottla.serdes.registry import RegisteredSchema
+    from ottla.serdes.registered_schema import RegisteredSchema
 
     if not text.strip():
         raise InputError(f"{source}: found nothing, wanted a {kind} schema")

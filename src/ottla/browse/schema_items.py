@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.foreign_json import read_json
 
 if TYPE_CHECKING:
-    from ottla.serdes.registry import RegisteredSchema, SchemaReference
+    from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference
     from ottla.serdes.registry_admin import RegistryAdmin
 
 

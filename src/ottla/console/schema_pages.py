@@ -31,7 +31,7 @@ from ottla.console.state import ConsoleState, SavedPlan
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.serdes.registry import SchemaType
+    from ottla.serdes.registered_schema import SchemaType
     from ottla.serdes.registry_admin import RegistryAdmin
 
 PAGE: Final = 50

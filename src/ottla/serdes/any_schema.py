@@ -9,8 +9,6 @@ message as JSON with the field names of its file.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -25,13 +23,12 @@ from ottla.serdes.avro_codec import Parsed, parse, reader, writer
 from ottla.serdes.avro_schema import Schema
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
+from ottla.serdes.protobuf_files import descriptor_in
+from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaType
 from ottla.serdes.registry import (
     MOST_IMPORTS_DEEP,
     MOST_REFERENCES,
-    RegisteredSchema,
-    SchemaReference,
     SchemaRegistry,
-    SchemaType,
     UnknownSchema,
     UnusableSchema,
     quoted,
@@ -130,9 +127,9 @@ class RegistryValues:
 
     def _descriptor(self, text: str, path: str) -> bytes:
         """Return a file's descriptor: as it was registered, or as the registry makes it of the source."""
-        found = _from_base64(text)
+        found = descriptor_in(text)
         if found is None:
-            found = _from_base64(self.registry.text_of(path))
+            found = descriptor_in(self.registry.text_of(path))
         if found is None:
             raise ValueError("the registry has the schema as source only, wanted ?format=serialized to be served")
         return found
@@ -282,10 +279,3 @@ def _path_of(file: Any, name: str | None) -> list[int]:
     if name not in names:
         raise ConfigError(f"--message: found {name}, wanted one of {', '.join(list(names)[:20])}")
     return names[name]
-
-
-def _from_base64(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None

@@ -41,15 +41,8 @@ from ottla.serdes.base import Serde, SerdeContext, invalid, type_name
 from ottla.serdes.framing import Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain, to_plain, type_text
-from ottla.serdes.registry import (
-    MOST_IMPORTS_DEEP,
-    MOST_REFERENCES,
-    RegisteredSchema,
-    SchemaReference,
-    SchemaRegistry,
-    UnknownSchema,
-    UnusableSchema,
-)
+from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaVersions
+from ottla.serdes.registry import MOST_IMPORTS_DEEP, MOST_REFERENCES, SchemaRegistry, UnknownSchema, UnusableSchema
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, schema_id_of
 from ottla.typevars import T_any as T
@@ -273,7 +266,7 @@ def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed
         raise UnusableSchema(f"schema {schema.id}: {explain(error)}") from error
 
 
-def references_of(registry: SchemaRegistry, schema: RegisteredSchema) -> list[Schema]:
+def references_of(registry: SchemaVersions, schema: RegisteredSchema) -> list[Schema]:
     """Return the referenced schemas, each once, after those that it uses itself."""
     found: dict[tuple[str, int], Schema] = {}
 

@@ -18,28 +18,6 @@ _PROMOTIONS: Final = {
     ("bytes", "string"),
 }
 
-LEVELS: Final = (
-    "NONE",
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-)
-
-
-def problems(new: Any, earlier: Sequence[Any], level: str) -> list[str]:
-    """Return why `new` cannot be the next version after `earlier` (oldest first). Empty if it can."""
-    against = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
-    found = []
-    for old in against:
-        if level.startswith(("BACKWARD", "FULL")):
-            found += reading_problems(reader=new, writer=old)
-        if level.startswith(("FORWARD", "FULL")):
-            found += reading_problems(reader=old, writer=new)
-    return found
-
 
 def reading_problems(
     *, reader: Any, writer: Any, reader_uses: Sequence[Any] = (), writer_uses: Sequence[Any] = ()

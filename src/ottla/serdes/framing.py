@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.serdes.base import SerdeContext
 from ottla.serdes.lookups import Lookups
-from ottla.serdes.registry import RegisteredSchema, SchemaReference, SchemaRegistry, SchemaType
+from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaType
+from ottla.serdes.registry import SchemaRegistry
 from ottla.serdes.subjects import SubjectName
 from ottla.serdes.wire_format import HEADER_BYTES, MAGIC, header
 

@@ -22,13 +22,8 @@ from ottla.serdes.framing import Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
 from ottla.serdes.protobuf_files import MessagePlace, messages_in, messages_of, names_at, names_in, paths_to
-from ottla.serdes.registry import (
-    RegisteredSchema,
-    SchemaReference,
-    SchemaRegistry,
-    UnknownSchema,
-    UnusableSchema,
-)
+from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference
+from ottla.serdes.registry import SchemaRegistry, UnknownSchema, UnusableSchema
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, message_indexes, message_path, schema_id_of
 

@@ -23,7 +23,7 @@ _MOST_DEPTH: Final = 100
 _WORD: Final = re.compile(
     r"""(?P<passed>\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z))
     |(?P<text>"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|'[^'\\\n]*(?:\\.[^'\\\n]*)*'?)
-    |(?P<word>[A-Za-z_][\w.]*)
+    |(?P<word>\.?[A-Za-z_][\w.]*|[0-9][\w.]*)
     |(?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -41,13 +41,20 @@ class MessagePlace:
 
 def messages_in(text: str) -> list[MessagePlace]:
     """Return the messages of a registered file. Raises ValueError for invalid text."""
+    raw = descriptor_in(text)
+    if raw is not None:
+        return messages_of(raw)
+    source = _Source()
+    source.read(text)
+    return source.messages
+
+
+def descriptor_in(text: str) -> bytes | None:
+    """Return the serialized descriptor that a registered text is in base64; None for source."""
     try:
-        raw = base64.b64decode(text, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        source = _Source()
-        source.read(text)
-        return source.messages
-    return messages_of(raw)
+        return None
 
 
 def messages_of(descriptor: bytes) -> list[MessagePlace]:
@@ -122,7 +129,7 @@ class _Source:
 
     def read(self, text: str) -> None:
         statement: list[str] = []
-        for word in _words(text):
+        for word in words_of(text):
             if word not in ("{", "}", ";"):
                 statement.append(word)
                 continue
@@ -173,7 +180,8 @@ def _entry_name(field_name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
 
 
-def _words(text: str) -> Iterator[str]:
-    for match in _WORD.finditer(text):
+def words_of(source: str) -> Iterator[str]:
+    """Yield the words, numbers, texts and signs of a file's source, without comments."""
+    for match in _WORD.finditer(source):
         if match.lastgroup != "passed":
             yield match.group()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.serdes.protobuf_files import descriptor_in
+
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
 
@@ -37,6 +39,21 @@ def source_of(file: FileDescriptor) -> str:
     proto = FileDescriptorProto()
     file.CopyToProto(proto)
     return "\n".join(_file(proto)) + "\n"
+
+
+def source_of_registered(text: str) -> str:
+    """Return the source of a file as a registry has it: source text, or its serialized descriptor in base64. Raises
+    ValueError for bytes that are no descriptor, ImportError without protobuf."""
+    raw = descriptor_in(text)
+    if raw is None:
+        return text
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        return "\n".join(_file(FileDescriptorProto.FromString(raw))) + "\n"
+    except DecodeError as error:
+        raise ValueError(f"found no descriptor of a Protobuf file: {error}") from error
 
 
 def _file(proto: Any) -> Iterator[str]:

@@ -12,12 +12,22 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, RegistryUnavailable, where_explained
 from ottla.serdes.lookups import Lookups
+from ottla.serdes.registered_schema import (
+    LARGEST_ID,
+    RegisteredSchema,
+    SchemaReference,
+    SchemaType,
+    as_text,
+    list_of,
+    number,
+    registered,
+    request_body,
+)
 from ottla.serdes.registry_http import RegistryHttp, RegistryRefused
 from ottla.showing import shown
 
@@ -25,11 +35,6 @@ if TYPE_CHECKING:
     import ssl
 
 T = TypeVar("T")
-SchemaType: TypeAlias = Literal["AVRO", "JSON", "PROTOBUF"]
-
-LARGEST_ID: Final = 2**31 - 1
-"""Registries number schemas by a Java int. A record with more in front of it has no schema."""
-
 MOST_REFERENCES: Final = 1_000
 """Schemas that one schema may refer to, directly and through others."""
 MOST_IMPORTS_DEEP: Final = 100
@@ -47,27 +52,6 @@ class UnknownSchema(LookupError):
 
 class UnusableSchema(ValueError):
     """Treat bytes with this schema id as malformed: the registry has it, and it is no schema of the wanted format."""
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaReference:
-    """A schema that another one uses: the name it uses, and the subject and version that it is."""
-
-    name: str
-    subject: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
-    """A schema as the registry keeps it."""
-
-    id: int
-    type: SchemaType
-    text: str
-    references: tuple[SchemaReference, ...] = ()
-    subject: str | None = None
-    version: int | None = None
 
 
 class SchemaRegistry:
@@ -165,7 +149,7 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quoted(subject)}/versions/{version}{'?deleted=true' if deleted else ''}"
         answer = self._request("GET", path, None, f"{subject} version {version}")
-        return self._read(answer, lambda: _registered(number(answer["id"]), answer))
+        return self._read(answer, lambda: registered(number(answer["id"]), answer))
 
     def text_of(self, path: str) -> str:
         """Return the schema at a path of the registry, such as `/schemas/ids/7?format=serialized`.
@@ -214,7 +198,7 @@ class SchemaRegistry:
 
     def _ask_for(self, schema_id: int) -> RegisteredSchema:
         answer = self._request("GET", f"/schemas/ids/{schema_id}", None, f"it has no schema {schema_id}")
-        return self._read(answer, lambda: _registered(schema_id, answer))
+        return self._read(answer, lambda: registered(schema_id, answer))
 
     def _id_of(
         self,
@@ -255,49 +239,6 @@ class SchemaRegistry:
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.url!r})"
-
-
-def _registered(schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
-    type = answer.get("schemaType") or "AVRO"
-    return RegisteredSchema(
-        id=schema_id,
-        type=cast(SchemaType, as_text(type)),
-        text=as_text(answer["schema"]),
-        references=tuple(
-            SchemaReference(as_text(reference["name"]), as_text(reference["subject"]), number(reference["version"]))
-            for reference in answer.get("references") or ()
-        ),
-        subject=answer.get("subject"),
-        version=answer.get("version"),
-    )
-
-
-def number(value: Any) -> int:
-    """Return an id or a version: what fits into the four bytes in front of a record."""
-    if type(value) is int and 0 <= value <= LARGEST_ID:
-        return value
-    raise ValueError(value)
-
-
-def as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    raise TypeError(value)
-
-
-def list_of(kind: type[T], value: Any) -> list[T]:
-    if isinstance(value, list) and all(type(each) is kind for each in value):
-        return value
-    raise TypeError(value)
-
-
-def request_body(text: str, type: SchemaType, references: Sequence[SchemaReference]) -> dict[str, Any]:
-    body: dict[str, Any] = {"schema": text}
-    if type != "AVRO":  # left out for the oldest registries, which know only Avro
-        body["schemaType"] = type
-    if references:
-        body["references"] = [{"name": r.name, "subject": r.subject, "version": r.version} for r in references]
-    return body
 
 
 def quoted(subject: str) -> str:

@@ -8,17 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.serdes.registry import (
-    SchemaReference,
-    SchemaRegistry,
-    SchemaType,
-    UnknownSchema,
-    as_text,
-    list_of,
-    number,
-    quoted,
-    request_body,
-)
+from ottla.serdes.registered_schema import SchemaReference, SchemaType, as_text, list_of, number, request_body
+from ottla.serdes.registry import SchemaRegistry, UnknownSchema, quoted
 
 
 class RegistryAdmin(SchemaRegistry):

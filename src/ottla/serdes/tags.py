@@ -23,7 +23,8 @@ from ottla.serdes.framing import has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
 from ottla.serdes.protobuf_files import MessagePlace, messages_in, names_at
-from ottla.serdes.registry import RegisteredSchema, SchemaRegistry, UnknownSchema, UnusableSchema
+from ottla.serdes.registered_schema import RegisteredSchema
+from ottla.serdes.registry import SchemaRegistry, UnknownSchema, UnusableSchema
 from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, message_indexes, schema_id_of
 from ottla.showing import shown
 

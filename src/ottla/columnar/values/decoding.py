@@ -31,7 +31,8 @@ from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, SerdeContext
 from ottla.serdes.avro import written_schema
 from ottla.serdes.avro_schema import derive_schema
 from ottla.serdes.models import fields_of, is_model, is_pydantic
-from ottla.serdes.registry import RegisteredSchema, SchemaRegistry
+from ottla.serdes.registered_schema import RegisteredSchema
+from ottla.serdes.registry import SchemaRegistry
 from ottla.serdes.wire_format import HEADER_BYTES, MAGIC
 
 _SIMPLE: dict[type[Any], pa.DataType] = {Bytes: pa.binary(), Str: pa.string(), Int64: pa.int64()}

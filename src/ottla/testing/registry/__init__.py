@@ -7,8 +7,9 @@ The topic is `_schemas`, with Confluent's keys and values, so that a restarted r
 Without an address the schemas are kept in memory only.
 
 Served: subjects, versions, schemas by id, references, lookup, soft delete, configuration and compatibility.
-Compatibility is checked for Avro; JSON and Protobuf schemas are accepted as they are. Not served: permanent deletion,
-modes, contexts, exporters, rules.
+Compatibility is checked for Avro, JSON Schema and Protobuf. What the rules cannot compare (JSON Schemas with
+references) is refused as the next version of a subject. Not served: permanent deletion, modes, contexts, exporters,
+rules.
 """
 
 from ottla.testing.registry.server import EmbeddedRegistry

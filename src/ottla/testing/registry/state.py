@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ottla.serdes.avro_codec import parse
-from ottla.serdes.avro_compatibility import LEVELS, problems
+from ottla.serdes.compatibility_levels import LEVELS
+from ottla.serdes.protobuf_parser import parse_protobuf
+from ottla.serdes.protobuf_source import source_of_registered
+from ottla.serdes.registered_schema import SchemaType
+from ottla.testing.registry.version import Version, incompatibilities, is_same
 
 Json: TypeAlias = Any
 
@@ -31,29 +35,6 @@ class LogRecord(NamedTuple):
 
     key: dict[str, Any]
     value: dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version of a subject."""
-
-    subject: str
-    version: int
-    id: int
-    type: str
-    schema: str
-    references: tuple[tuple[str, str, int], ...] = ()
-    deleted: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        answer: dict[str, Any] = {
-            "subject": self.subject,
-            "version": self.version,
-            "id": self.id,
-            "schema": self.schema,
-            **_type_and_references(self),
-        }
-        return answer
 
 
 @dataclass(slots=True)
@@ -82,7 +63,7 @@ class RegistryState:
                 value["subject"],
                 value["version"],
                 value["id"],
-                value.get("schemaType", "AVRO"),
+                cast(SchemaType, value.get("schemaType", "AVRO")),
                 value["schema"],
                 tuple((r["name"], r["subject"], r["version"]) for r in value.get("references", ())),
                 value.get("deleted", False),
@@ -93,13 +74,13 @@ class RegistryState:
     def register(self, subject: str, body: Json) -> tuple[list[LogRecord], Json]:
         """Add a schema to a subject, or find it there."""
         wanted = self._wanted(subject, body)
-        same = [version for version in self.live(subject) if _is_same(version, wanted)]
+        same = [version for version in self.live(subject) if is_same(version, wanted)]
         if same:
             return [], {"id": same[-1].id}
         broken = self._problems(subject, wanted, self.live(subject))
         if broken:
             raise RegistryRefusal(409, 409, f"Schema is not compatible with subject {subject}: {'; '.join(broken)}")
-        known = next((version for version in self.by_id.values() if _is_same(version, wanted)), None)
+        known = next((version for version in self.by_id.values() if is_same(version, wanted)), None)
         schema_id = known.id if known else max(self.by_id, default=0) + 1
         number = max(self.subjects.get(subject, ()), default=0) + 1
         version = Version(subject, number, schema_id, wanted.type, wanted.schema, wanted.references)
@@ -111,7 +92,7 @@ class RegistryState:
         versions = self._existing(subject)
         wanted = self._wanted(subject, body)
         for version in reversed(versions):
-            if _is_same(version, wanted):
+            if is_same(version, wanted):
                 return version.as_json()
         raise RegistryRefusal(404, 40403, "Schema not found")
 
@@ -131,7 +112,7 @@ class RegistryState:
         found = self.by_id.get(int(schema_id)) if schema_id.isdigit() else None
         if found is None:
             raise RegistryRefusal(404, 40403, f"Schema {schema_id} not found")
-        return {"schema": found.schema, **_type_and_references(found)}
+        return {"schema": found.schema, **found.type_and_references}
 
     def uses(self, schema_id: str) -> Json:
         """Return the subjects and versions that have the schema of an id."""
@@ -231,12 +212,14 @@ class RegistryState:
             references = tuple((r["name"], r["subject"], r["version"]) for r in body.get("references") or ())
         except (KeyError, TypeError):
             raise RegistryRefusal(422, 42201, "Invalid references: wanted name, subject and version of each") from None
-        wanted = Version(subject, 0, 0, type, schema, references)
+        wanted = Version(subject, 0, 0, cast(SchemaType, type), schema, references)
         try:
             if type == "AVRO":
                 parse(json.loads(schema), using=self._used(references, ()))
             elif type == "JSON":
                 json.loads(schema)
+            else:
+                parse_protobuf(source_of_registered(schema))
         except RegistryRefusal:
             raise
         except Exception as error:
@@ -254,28 +237,4 @@ class RegistryState:
         return found
 
     def _problems(self, subject: str, wanted: Version, earlier: Sequence[Version]) -> list[str]:
-        level = self.levels.get(subject, self.levels[None])
-        # With references the types are spread over subjects; they are accepted unchecked, as JSON and Protobuf are.
-        is_checked = wanted.type == "AVRO" and not wanted.references and level != "NONE"
-        if not is_checked:
-            return []
-        comparable = [version for version in earlier if version.type == "AVRO" and not version.references]
-        return problems(json.loads(wanted.schema), [json.loads(version.schema) for version in comparable], level)
-
-
-def _is_same(version: Version, wanted: Version) -> bool:
-    if (version.type, version.references) != (wanted.type, wanted.references):
-        return False
-    if version.type == "PROTOBUF":
-        return version.schema == wanted.schema
-    is_same: bool = json.loads(version.schema) == json.loads(wanted.schema)
-    return is_same
-
-
-def _type_and_references(version: Version) -> dict[str, Any]:
-    shown: dict[str, Any] = {} if version.type == "AVRO" else {"schemaType": version.type}
-    if version.references:
-        shown["references"] = [
-            {"name": name, "subject": subject, "version": number} for name, subject, number in version.references
-        ]
-    return shown
+        return incompatibilities(wanted, earlier, self.levels.get(subject, self.levels[None]), find=self.version)

@@ -23,7 +23,7 @@ from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.browse.registry_access import RegistryAccess
-    from ottla.serdes.registry import SchemaType
+    from ottla.serdes.registered_schema import SchemaType
 
 _REGISTER = (
     Column("subject"),

@@ -28,7 +28,7 @@ _CHANGED = (Column("subject", text=lambda name: name or "(the registry)"), Colum
 def _complete_levels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    from ottla.serdes.avro_compatibility import LEVELS
+    from ottla.serdes.compatibility_levels import LEVELS
 
     return [CompletionItem(each) for each in LEVELS if each.startswith(incomplete.upper())]
 
