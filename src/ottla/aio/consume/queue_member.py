@@ -95,7 +95,7 @@ class AsyncQueueMember(QueueMember):
     def _begun(self, code: Execute) -> Execute:
         async def execute(run: Run) -> RunResult | UnconfirmedOnLoop:
             assert isinstance(run, JobRun)
-            if not self._client.begin(run.lease):
+            if not run.has_begun and not self._client.begin(run.lease):
                 return RunResult(done=(), untouched=run.records)
             task = run.task = asyncio.current_task()
             try:

@@ -82,6 +82,16 @@ class WorkerBase(ABC):
     def put(self, run: Run) -> None:
         self._runs.put_nowait(run)
 
+    def poll(self) -> Any:
+        """Take the next run out of the queue; None if none is there, or the workers are to end."""
+        try:
+            run = self._runs.get_nowait()
+        except (Empty, QueueEmpty):
+            return None
+        if run is None:  # it ends a worker that waits
+            self._runs.put_nowait(None)
+        return run
+
     def give_back_cancelled(self) -> None:
         """Take cancelled runs out of the queue: the workers may be busy for long with what they are at."""
         cancelled: list[Run] = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Job:
     """What a member keeps with a lease: how often the record failed here, and a dead letter that is not written yet."""
 
-    __slots__ = ("dead_letter", "failed", "first_failed_ms", "first_failed_wall_ms", "outages", "run", "writes")
+    __slots__ = ("dead_letter", "failed", "first_failed_ms", "first_failed_wall_ms", "outages", "writes")
 
     def __init__(self) -> None:
         self.failed = 0
@@ -22,8 +22,6 @@ class Job:
         self.first_failed_ms = 0
         self.first_failed_wall_ms = 0
         self.dead_letter: WriteDeadLetter | None = None
-        self.run: JobRun | None = None
-        """The attempt that was handed out last."""
         self.writes = 0
         """How often the dead letter was not acknowledged."""
 
@@ -31,9 +29,10 @@ class Job:
 class JobRun(Run):
     """A run of one record that is leased. `task` is the asyncio task that handles it, while it does."""
 
-    __slots__ = ("is_over", "lease", "task")
+    __slots__ = ("_job", "has_begun", "is_over", "lease", "task")
 
-    def __init__(self, lease: Lease, *, route: str, now_ms: int) -> None:
+    def __init__(self, lease: Lease, *, route: str, now_ms: int, job: Job | None = None) -> None:
+        """`job` is that of the attempt before."""
         super().__init__(
             topic_partition=lease.topic_partition,
             epoch=0,
@@ -44,9 +43,12 @@ class JobRun(Run):
         )
         self.lease = lease
         self.fetched_ms = lease.acquired_ms
+        self.has_begun = False
+        """Whether the member knows already that a worker begins with it."""
         self.is_over = False
         """Whether the lease was taken from the worker that handles it."""
         self.task: Any = None
+        self._job = job
 
     @property
     def is_owner(self) -> bool:
@@ -56,8 +58,7 @@ class JobRun(Run):
     @property
     def job(self) -> Job:
         """Return the job whose lease this run holds."""
-        job = self.lease.data
-        if job is None:
-            job = self.lease.data = Job()
-        found: Job = job
-        return found
+        job = self._job
+        if job is None:  # most jobs succeed, and need none
+            job = self._job = Job()
+        return job

@@ -12,10 +12,11 @@ from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.job_settlement import JobSettlement
 from ottla.app.queue.queue_metrics import QueueMetrics
 from ottla.app.queue.queue_options import QueueOptions
-from ottla.app.queue.queue_policy import Verdict
+from ottla.app.queue.queue_policy import Verdict, is_success
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice
 from ottla.consumer.model.run import Run
+from ottla.queues.core.acknowledgements import Acknowledgement
 from ottla.queues.core.effects import (
     AcknowledgementUnknown,
     Effect,
@@ -49,10 +50,11 @@ class LeaseHandling(JobSettlement):
     def _take(self, effects: Sequence[Effect]) -> None:
         """Carry out what came of the leases."""
         self._metrics.count(effects)
+        now_ms = self._clock.monotonic_ms()
         for effect in effects:
             match effect:
                 case HandOut(lease):
-                    self._hand_out(lease)
+                    self._hand_out(lease, now_ms)
                 case LeaseLost():
                     self._lost(effect)
                 case JobTimedOut(lease):
@@ -66,10 +68,14 @@ class LeaseHandling(JobSettlement):
                     self._event("queue_partition_refused", "error", partition=str(name), error=error.name)
 
     def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
-        """Take in what a worker did. It gets its next run by the queue of runs."""
+        """Take in what a worker did. One whose job is done begins with the next in the same step, if there is one."""
         match event:
             case events.RunFinished(run, result):
                 assert isinstance(run, JobRun)
+                if takes_run and is_success(result):
+                    with self._client.lock:
+                        if run.lease.is_held and not run.is_over:
+                            return self._accept(run)
                 if result.fatal is not None:
                     fatal = result.fatal
                     self._dead_worker = f"{self._plan.name}: a worker died: {fatal.error_type}: {fatal.message}"
@@ -91,14 +97,25 @@ class LeaseHandling(JobSettlement):
                 self._client.finished(run.lease, None)
         return None
 
-    def _hand_out(self, lease: Lease) -> None:
-        run = JobRun(lease, route=self._plan.name, now_ms=self._clock.monotonic_ms())
-        job = run.job
-        job.run = run
-        if job.dead_letter is not None:  # it was handled, and its dead letter is to be written again
+    def _accept(self, run: JobRun) -> Run | None:
+        """The usual end of a job, with one lock for it and the begin of the next."""
+        self._policy.succeeded()
+        following: JobRun | None = self._workers.poll()
+        then = None if following is None else following.lease
+        has_begun = self._client.finished(run.lease, Acknowledgement.ACCEPT, then=then)
+        if following is not None:
+            following.has_begun = has_begun
+        return following
+
+    def _hand_out(self, lease: Lease, now_ms: int) -> None:
+        before: JobRun | None = lease.data
+        job = None if before is None else before.job
+        run = lease.data = JobRun(lease, route=self._plan.name, now_ms=now_ms, job=job)
+        dead_letter = None if job is None else job.dead_letter
+        if dead_letter is not None:  # it was handled, and its dead letter is to be written again
             self._client.begin(lease)
             self._client.finished(lease, None)
-            self._write(job.dead_letter, partial(self._on_written, run))
+            self._write(dead_letter, partial(self._on_written, run))
         elif lease.delivery_count >= self._last_delivery:
             self._client.begin(lease)
             with self._client.lock:
@@ -111,7 +128,7 @@ class LeaseHandling(JobSettlement):
 
     def _lost(self, lost: LeaseLost) -> None:
         lease = lost.lease
-        run: JobRun | None = None if lease.data is None else lease.data.run
+        run: JobRun | None = lease.data
         if run is not None:
             run.is_cancelled = True
         self._event(
@@ -124,7 +141,7 @@ class LeaseHandling(JobSettlement):
         )
 
     def _timed_out(self, lease: Lease) -> None:
-        run: JobRun = lease.data.run
+        run: JobRun = lease.data
         if lease.state is not LeaseState.RUNNING:
             return
         with self._client.lock:

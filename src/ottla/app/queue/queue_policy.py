@@ -64,6 +64,11 @@ class Refuse:
 Verdict: TypeAlias = Accept | Release | WaitUntil | RejectWithDeadLetter | Refuse
 
 
+def is_success(result: RunResult) -> bool:
+    """Return whether the job is done, skipped or expired, so that it is accepted."""
+    return not result.failures and not result.untouched and result.fatal is None
+
+
 class QueuePolicy:
     """The verdicts of one queue, and its dead letter budget. Not thread-safe."""
 
@@ -93,10 +98,14 @@ class QueuePolicy:
         if fatal is not None or result.untouched:
             return Release(), []
         if not result.failures:
-            if self._meter is not None:
-                self._meter.succeeded(1)
+            self.succeeded()
             return Accept(), []
         return self.failed(run, result.failures[0][1], now_ms, wall_ms)
+
+    def succeeded(self) -> None:
+        """Take in that a job was done: it pays into the budget of dead letters."""
+        if self._meter is not None:
+            self._meter.succeeded(1)
 
     def timed_out(self, run: JobRun, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
         """Return what becomes of a record whose attempt lasted too long."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class LeaseState(Enum):
     """See the module."""
 
+    __hash__ = object.__hash__  # in C: that of Enum is Python, and each change of a state looks it up twice
+
     READY = "ready"
     RUNNING = "running"
     WAITING = "waiting"

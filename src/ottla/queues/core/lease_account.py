@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from ottla.queues.core.acknowledgements import (
@@ -71,15 +70,16 @@ class LeaseAccount:
             if count_ > 1:
                 self._prefetch.redelivered(now_ms)
             expected = first
-            offsets = sorted(offset for offset in part.records if first <= offset <= last)
+            offsets = part.offsets(first, last)
             effects.append(Leased(name, count_, len(offsets)))
+            leases: list[Lease] = []
+            leased_before = self.leases.of_place(part.place)
             for offset in offsets:
                 if offset > expected:
                     session.pending.add_unread(part.place, AcknowledgedRange(expected, offset - 1, without))
                 expected = offset + 1
-                before = self.leases.at(part.place, offset)
-                if before is not None:
-                    self._lose(before, "its broker leased the record again", effects)
+                if offset in leased_before:
+                    self._lose(leased_before[offset], "its broker leased the record again", effects)
                 lease = Lease(
                     topic_partition=name,
                     place=part.place,
@@ -90,15 +90,15 @@ class LeaseAccount:
                     acquired_ms=request.sent_ms,
                     lock_ms=lock_ms,
                 )
+                leases.append(lease)
                 if taken < room and not self._is_closing:
                     lease.becomes(LeaseState.RUNNING)
-                    self.leases.add(lease)
                     self.work.begin(lease)
                     effects.append(HandOut(lease))
                     taken += 1
                 else:
-                    self.leases.add(lease)
                     self._settle(lease, Acknowledgement.RELEASE)
+            self.leases.add(part.place, leases)
             if expected <= last:
                 session.pending.add_unread(part.place, AcknowledgedRange(expected, last, without))
         return taken
@@ -131,18 +131,21 @@ class LeaseAccount:
     def _confirmed(
         self, sent: SentAcknowledgements, request: ShareRequest, lock_ms: int, effects: list[Effect]
     ) -> None:
-        counts: Counter[tuple[TopicPartition, Acknowledgement]] = Counter()
+        counts: dict[Acknowledgement, int] = {}
+        name: TopicPartition | None = None
         for kind, lease in sent.answers.values():
             if not lease.is_held:
                 continue
+            name = lease.topic_partition
             if kind is Acknowledgement.RENEW:
                 lease.locked(request.sent_ms, lock_ms)
                 self.leases.watch(lease)
             else:
                 lease.becomes(LeaseState.SETTLED)
                 self.leases.remove(lease)
-            counts[lease.topic_partition, kind] += 1
-        effects.extend(Settled(name, kind.name.lower(), number) for (name, kind), number in counts.items())
+            counts[kind] = counts.get(kind, 0) + 1
+        if name is not None:  # the leases are of one partition
+            effects.extend(Settled(name, kind.name.lower(), number) for kind, number in counts.items())
 
     def _refused(self, session: ShareSession, part: SharePartitionAnswer, effects: list[Effect]) -> None:
         """A broker does not lease records of a partition."""
@@ -179,7 +182,7 @@ class LeaseAccount:
 
     def _hand_out(self, now_ms: int, effects: list[Effect]) -> None:
         """Give records whose next attempt is due to free workers."""
-        while self.work.free > 0 and (lease := self.work.next_due(now_ms)) is not None:
+        while self.work.waiting and self.work.free > 0 and (lease := self.work.next_due(now_ms)) is not None:
             lease.becomes(LeaseState.RUNNING)
             lease.began_ms = now_ms
             lease.is_timed_out = lease.has_begun = False

@@ -127,16 +127,19 @@ class LeaseClient:
         with self.lock:
             return self.member.begin(lease, self.now_ms())
 
-    def finished(self, lease: Lease, kind: Acknowledgement | None) -> None:
-        """Take in that the worker is free again; None keeps the lease."""
+    def finished(self, lease: Lease, kind: Acknowledgement | None, *, then: Lease | None = None) -> bool:
+        """Take in that the worker is free again; None keeps the lease. `then` is the lease that it begins with next:
+        returns False if there is none, or it ended meanwhile."""
         with self.lock:
             now_ms = self.now_ms()
             effects = self.member.finished(lease, kind, now_ms)
+            begins = then is not None and self.member.begin(then, now_ms)
             self._wake_brokers(now_ms)
             if self.member.work.waiting or not len(self.member.leases):
                 self.wake()
         if effects:
             self.perform(effects)
+        return begins
 
     def waits(self, lease: Lease, due_ms: int) -> None:
         """Take in that the worker is free again, and the record is handled once more at `due_ms`."""
@@ -168,9 +171,7 @@ class LeaseClient:
             is_held = lease.state is LeaseState.RUNNING
             if not lease.has_worker:
                 return False
-            effects = self.member.finished(lease, kind, self.now_ms())
-            self.wake()
-        self.perform(effects)
+            self.finished(lease, kind)
         return is_held
 
     @property

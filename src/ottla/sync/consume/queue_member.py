@@ -74,7 +74,7 @@ class ThreadedQueueMember(QueueMember):
     def _begun(self, code: Execute) -> Execute:
         def execute(run: Run) -> RunResult | Unconfirmed:
             assert isinstance(run, JobRun)
-            if not self._client.begin(run.lease):
+            if not run.has_begun and not self._client.begin(run.lease):
                 return RunResult(done=(), untouched=run.records)
             return code(run)
 
