@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import bridge
+import bridge_rabbitmq
 import columns
 import columns_exactly_once
 import columns_memory
@@ -92,7 +93,9 @@ def write_bridge(results: Results) -> None:
     bridge.write_idle(results, 10_000, some)
     bridge.write_mosquitto(results, "ottla", some, some)
     bridge.write_mosquitto(results, FASTSTREAM, some, some)
-    bridge.write_rabbitmq(results, some, some)
+    by_cpu_and_clock = [(1_000.0, 1_000.0)] * ROUNDS
+    bridge_rabbitmq.write_rabbitmq(results, by_cpu_and_clock, by_cpu_and_clock)
+    bridge_rabbitmq.write_shovel(results, some)
 
 
 def write_workers(results: Results) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla import ConfigError, Json
-from ottla.bridge.amqp.amqp_messages import message_of_delivery
+from ottla.bridge.amqp.amqp_messages import Envelope
 from ottla.bridge.inbound_message import Message
 from ottla.bridge.mapping.mapping_file import mapping_of, read_mapping, rule_of_option
 from ottla.bridge.mapping.rules import OutRecord, Refusal, Rule, Target, TopicMapping
@@ -173,7 +173,7 @@ def test_an_amqp_message_is_matched_by_its_routing_key_and_mapped():
         message_id="m1",
         type="order",
     )
-    message = message_of_delivery(exchange="shop", routing_key="order.eu.new", properties=properties, body=b"1")
+    message = Envelope("shop", "order.eu.new", properties).message.with_payload(b"1")
     mapping = TopicMapping([Rule("order/+/#", "orders", key="{1}")], topic_header="amqp-routing-key")
     found = record(mapping, message)
     assert (found.topic, found.key) == ("orders", b"eu")
@@ -190,9 +190,7 @@ def test_an_amqp_message_is_matched_by_its_routing_key_and_mapped():
         "ottla-id": b"m1",
     }
     event = {f"cloudEvents:{name}": "1" for name in ("specversion", "id", "source", "type")}
-    message = message_of_delivery(
-        exchange="", routing_key="order.eu", properties=properties_of(headers=event), body=b""
-    )
+    message = Envelope("", "order.eu", properties_of(headers=event)).message
     assert dict(record(mapping, message).headers)["ce_source"] == b"1"
 
 

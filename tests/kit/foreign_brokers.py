@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,9 @@ class Mosquitto:
 
 
 class RabbitMq:
-    """A broker with its own `epmd`, which is ended with it."""
+    """A broker with its own `epmd`, which is ended with it. `plugins` are names of those that come with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, plugins: Sequence[str] = ()) -> None:
         root = unpacked("rabbitmq", _RABBITMQ)
         self._erlang = _moved_erlang(root)
         self.port, self._epmd_port, node_port = free_port(), free_port(), free_port()
@@ -97,7 +98,7 @@ class RabbitMq:
         server = next((root / "usr" / "lib" / "rabbitmq" / "lib").glob("rabbitmq_server-*"))
         for name in ("mnesia", "log", "home"):
             (folder / name).mkdir(exist_ok=True)
-        (folder / "enabled_plugins").write_text("[].\n")
+        (folder / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
         (folder / "rabbitmq.conf").write_text("")
         environment = {
             "PATH": f"{self._erlang / 'bin'}:{os.environ['PATH']}",
@@ -156,6 +157,11 @@ class RabbitMq:
         self.stop(signal.SIGKILL)
         self._epmd.kill()
         self._epmd.wait(10)
+
+    def control(self, *arguments: str) -> None:
+        """Run `rabbitmqctl`."""
+        command = [str(self._server / "sbin" / "rabbitmqctl"), "-n", self._environment["RABBITMQ_NODENAME"], *arguments]
+        subprocess.run(command, env=self._environment, check=True, capture_output=True, timeout=_START_S)
 
     def channel(self) -> Any:
         """A blocking channel of pika; the caller closes its connection."""

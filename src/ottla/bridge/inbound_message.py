@@ -61,6 +61,23 @@ class Message:
         self.message_id = message_id
         """What `ottla-id` is, if the road knows a name for the message that a repeated one has as well."""
 
+    def with_payload(self, payload: bytes) -> Message:
+        """Return a message that differs in its payload."""
+        made = Message.__new__(Message)
+        made.topic = self.topic
+        made.payload = payload
+        made.client_id = self.client_id
+        made.user = self.user
+        made.origin = self.origin
+        made.retain = self.retain
+        made.headers = self.headers
+        made.content_type = self.content_type
+        made.reply_to = self.reply_to
+        made.correlation = self.correlation
+        made.expiry_ms = self.expiry_ms
+        made.message_id = self.message_id
+        return made
+
     @property
     def is_plain(self) -> bool:
         """Return whether there is nothing but topic and payload."""

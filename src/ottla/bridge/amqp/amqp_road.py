@@ -18,11 +18,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.bridge.acknowledger import OrderedAcknowledger, Slot
-from ottla.bridge.amqp.amqp_messages import message_of_delivery
+from ottla.bridge.amqp.amqp_messages import Envelope, envelope_of
+from ottla.bridge.amqp.delivery_reader import CONSUMER_TAG, DeliveryReader
 from ottla.bridge.forwarding.counts import BridgeCounts
 from ottla.bridge.forwarding.forwarder import Forwarder
 from ottla.bridge.forwarding.sink import Sink
-from ottla.bridge.inbound_message import Message
 from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
@@ -47,6 +47,7 @@ class AmqpRoad:
         prefetch: int,
     ) -> None:
         self._pika: Any = importlib.import_module("pika")
+        self._io: Any = importlib.import_module("ottla.bridge.amqp.pika_io").ReadingBetween
         self._url = url
         self._queue = queue
         self._prefetch = prefetch
@@ -58,8 +59,10 @@ class AmqpRoad:
         self._channel: Any = None
         self._acks = OrderedAcknowledger()
         self._ack_to = 0
-        self._held: deque[tuple[Message, OrderedAcknowledger, Slot]] = deque()
+        self._reader: DeliveryReader[Envelope] | None = None
+        self._held: deque[tuple[Envelope, bytes, Slot]] = deque()
         """Messages that are not forwarded yet."""
+        self._awaits_room = False
         self.sink: Sink
         self.forwarder: Forwarder
         self.counts = counts
@@ -107,6 +110,7 @@ class AmqpRoad:
                     on_open_callback=self._opened,
                     on_open_error_callback=self._not_opened,
                     on_close_callback=self._closed,
+                    custom_ioloop=self._io(self._reading),
                 )
                 self._connection.ioloop.start()
             except Exception as error:  # pika raises what its callbacks and the socket raise
@@ -141,6 +145,16 @@ class AmqpRoad:
             client_properties={"product": "ottla bridge"},
         )
 
+    def _reading(self, pass_on: Callable[[bytes], Any]) -> Callable[[bytes], None]:
+        """Return the function that takes what comes from the socket; pika takes the rest."""
+        self._reader = reader = DeliveryReader(envelope_of=envelope_of, deliver=self._deliver, pass_on=pass_on)
+
+        def received(data: bytes) -> None:
+            self._connection.bytes_received += len(data)  # else pika misses heartbeats while deliveries come
+            reader.feed(data)
+
+        return received
+
     def _opened(self, connection: Any) -> None:
         connection.add_on_connection_blocked_callback(self._blocked)
         connection.add_on_connection_unblocked_callback(self._unblocked)
@@ -169,7 +183,10 @@ class AmqpRoad:
             self._connection.close()
 
     def _consume(self, _: Any) -> None:
-        self._channel.basic_consume(self._queue, self._delivered, callback=self._consuming)
+        channel = self._channel
+        if self._reader is not None:
+            self._reader.channel = channel.channel_number
+        channel.basic_consume(self._queue, self._delivered, consumer_tag=CONSUMER_TAG, callback=self._consuming)
 
     def _consuming(self, _: Any) -> None:
         self.connects += 1
@@ -183,29 +200,37 @@ class AmqpRoad:
         self.problem = None
 
     def _delivered(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        if channel is not self._channel or self._stopping.is_set():
+        """Take a delivery that pika has read: one that was not in one piece."""
+        if channel is self._channel:
+            self._deliver(method.delivery_tag, Envelope(method.exchange, method.routing_key, properties), body)
+
+    def _deliver(self, number: int, envelope: Envelope, body: bytes) -> None:
+        if self._stopping.is_set():
             return
         self.counts.received += 1
-        slot = self._acks.add(Slot(method.delivery_tag, 1, self))
-        message = message_of_delivery(
-            exchange=method.exchange, routing_key=method.routing_key, properties=properties, body=body
-        )
-        self._held.append((message, self._acks, slot))
+        self._held.append((envelope, body, self._acks.add(Slot(number, 1, self))))
         if len(self._held) == 1:
             self._forward_held()
 
     def _forward_held(self) -> None:
-        """Forward messages in order. While a schema registry does not answer, they wait."""
-        while self._held:
-            message, acks, slot = self._held[0]
-            if acks is self._acks:
-                try:
+        """Forward messages in order. While a schema registry does not answer, or the room is taken, they wait."""
+        held = self._held
+        while held and not self._stopping.is_set():
+            if self.sink.is_full:
+                self._awaits_room = True
+                return
+            waiting = envelope, body, slot = held.popleft()
+            message = envelope.message.with_payload(body)
+            try:
+                if envelope.problem is None:
                     self.forwarder.forward(message, slot, understands_refusals=False)
-                except RegistryUnavailable as error:
-                    log_event("bridge_registry_awaited", "warning", {"error": str(error)})
-                    self._connection.ioloop.call_later(_REGISTRY_AGAIN_S, self._forward_held)
-                    return
-            self._held.popleft()
+                else:
+                    self.forwarder.refuse_malformed(message, envelope.problem, slot)
+            except RegistryUnavailable as error:
+                held.appendleft(waiting)
+                log_event("bridge_registry_awaited", "warning", {"error": str(error)})
+                self._connection.ioloop.call_later(_REGISTRY_AGAIN_S, self._forward_held)
+                return
 
     def settled(self) -> None:
         """Record what is to be acknowledged, of the channel that is open: of another one the acknowledger is void."""
@@ -222,13 +247,19 @@ class AmqpRoad:
         if self._ack_to and self._channel is not None and self._channel.is_open:
             self._channel.basic_ack(self._ack_to, multiple=True)
             self._ack_to = 0
+        if self._awaits_room and not self.sink.is_full:
+            self._awaits_room = False
+            self._forward_held()
         if self._stopping.is_set() and not self.sink.in_flight:
             self._end()
 
     def _void(self) -> None:
         self._acks.void()
         self._held.clear()
+        self._awaits_room = False
         self._channel = None
+        if self._reader is not None:
+            self._reader.channel = 0
         self._ack_to = 0
 
     def _begin_stop(self) -> None:

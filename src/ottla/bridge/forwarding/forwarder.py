@@ -89,6 +89,11 @@ class Forwarder:
                 return
         self.sink.send(record, message.payload, headers, most_bytes + len(message.payload))
 
+    def refuse_malformed(self, message: Message, problem: str, answer: Answer) -> None:
+        """Send the message to the dead letter topic, as it cannot become a record. `answer` is settled once."""
+        refusal = Refusal(kind="malformed", error_type="Malformed", text=problem)
+        self._refused(message, None, refusal, answer, understands_refusals=False)
+
     def _refused(
         self,
         message: Message,
