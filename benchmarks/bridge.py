@@ -23,9 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import servers
@@ -35,38 +34,13 @@ from goals_of_handlers import ALONE, FASTSTREAM, FROM_MOSQUITTO, FROM_RABBITMQ, 
 from results import Results, Shown
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kit"))
-from foreign_brokers import Mosquitto, RabbitMq, free_port
+from bridge_rabbitmq import from_rabbitmq
+from bridge_servers import LISTENER, bridging, embedded, ends_at, total
+from foreign_brokers import Mosquitto, free_port
 
 HERE = Path(__file__).resolve().parent
-LISTENER = "ottla"
 CONNECTIONS = 1_000
 BUSY_WAIT = "the same, beside what else the machine does: p99"
-WAIT_S = 300.0
-
-
-@contextlib.contextmanager
-def bridging(bootstrap: str, *arguments: str) -> Iterator[servers.Server]:
-    command = [sys.executable, "-m", "ottla", "bridge", *arguments, "-b", bootstrap, "--map", "#=m"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "bridge_listening" in line or "bridge_source_connected" in line:
-                break
-        else:
-            raise SystemExit("the bridge did not start")
-        yield servers.Server(LISTENER, bootstrap, process.pid)
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-@contextlib.contextmanager
-def embedded() -> Iterator[servers.Server]:
-    with tempfile.TemporaryDirectory(prefix="ottla-bridge-data-") as data:
-        command = [*servers.OTTLA, "--port", "0", "--data-dir", data]
-        with servers.started("embedded broker", command) as broker:
-            yield broker
 
 
 def load(port: int, messages: int, **more: float) -> dict[str, float]:
@@ -130,23 +104,6 @@ def write_idle(results: Results, connections: int, grown_mb: list[float]) -> Non
     results.add(IDLE.format(connections), LISTENER, grown_mb, "MB")
 
 
-def ends_at(bootstrap: str, wanted: int) -> float:
-    """Wait until the topic has so many records; returns the time."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
-    until_s = time.perf_counter() + WAIT_S
-    try:
-        while time.perf_counter() < until_s:
-            ends = [consumer.get_watermark_offsets(TopicPartition("m", number), timeout=10)[1] for number in range(4)]
-            if sum(ends) >= wanted:
-                return time.perf_counter()
-            time.sleep(0.05)
-        raise SystemExit(f"only {sum(ends):,} of {wanted:,} records came")
-    finally:
-        consumer.close()
-
-
 def from_mosquitto(results: Results, bootstrap: str, mosquitto: Mosquitto, messages: int, rounds: int) -> None:
     options = ("--connect", f"mqtt://127.0.0.1:{mosquitto.port}", "--subscribe", "load/#", "--client-id", "bench")
     rates, by_clock = [], []
@@ -187,81 +144,6 @@ def by_faststream(results: Results, bootstrap: str, mosquitto: Mosquitto, messag
     finally:
         process.kill()
         process.wait(20)
-
-
-def from_rabbitmq(results: Results, bootstrap: str, folder: Path, messages: int, rounds: int) -> None:
-    """Beside pika alone, which receives and acknowledges the same messages and keeps nothing."""
-    import pika
-
-    rabbit = RabbitMq(folder)
-    try:
-        alone, through = [], []
-        url = f"amqp://127.0.0.1:{rabbit.port}"
-        for _ in range(rounds):
-            for received in (alone, through):
-                channel = rabbit.channel()
-                channel.queue_declare("bench")
-                for _ in range(messages):
-                    channel.basic_publish("", "bench", b"x" * 100, pika.BasicProperties())
-                channel.connection.close()
-                if received is alone:
-                    before_s = time.process_time()
-                    consume_alone(rabbit, messages)
-                    received.append(messages / (time.process_time() - before_s))
-                    continue
-                there = total(bootstrap)
-                options = ("--connect", url, "--queue", "bench", "--dead-letter-topic", "dead")
-                with bridging(bootstrap, "amqp", *options) as bridge:
-                    before_s = bridge.cpu_s()
-                    ends_at(bootstrap, there + messages)
-                    received.append(messages / (bridge.cpu_s() - before_s))
-        write_rabbitmq(results, through, alone)
-    finally:
-        rabbit.close()
-
-
-def write_rabbitmq(results: Results, through: list[float], alone: list[float]) -> None:
-    results.add(FROM_RABBITMQ, LISTENER, through, "messages/s")
-    results.add(FROM_RABBITMQ, PIKA, alone, "messages/s")
-
-
-def consume_alone(rabbit: RabbitMq, messages: int) -> None:
-    import pika
-
-    left = messages
-
-    def opened(connection: Any) -> None:
-        connection.channel(on_open_callback=begun)
-
-    def begun(channel: Any) -> None:
-        channel.basic_qos(prefetch_count=1_000)
-        channel.basic_consume("bench", delivered)
-
-    def delivered(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        nonlocal left
-        left -= 1
-        if not left % 100 or not left:
-            channel.basic_ack(method.delivery_tag, multiple=True)
-        if not left:
-            channel.connection.close()
-
-    connection = pika.SelectConnection(
-        pika.ConnectionParameters("127.0.0.1", rabbit.port),
-        on_open_callback=opened,
-        on_close_callback=lambda made, _: made.ioloop.stop(),
-    )
-    connection.ioloop.start()
-    connection.ioloop.close()
-
-
-def total(bootstrap: str) -> int:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
-    try:
-        return sum(consumer.get_watermark_offsets(TopicPartition("m", n), timeout=10)[1] for n in range(4))
-    finally:
-        consumer.close()
 
 
 def main() -> None:

@@ -169,8 +169,10 @@ BRIDGE = """\
 `make bench ONLY=bridge`: [MQTT and AMQP into Kafka](how-to/bridge.md), 100 B at QoS 1, each message in the embedded
 broker with acks=all before it is acknowledged. A CPU second is one of the bridge's process, all of its threads: the
 publishers and the broker run on the same CPUs. 1,000 connections keep 20 messages each in flight. Mosquitto beside it
-acknowledges the same publishers and keeps nothing, and pika takes the messages of the queue and keeps nothing.
-FastStream runs 50 handlers side by side that publish to Kafka. Memory is what 10,000 connections add that send nothing.
+acknowledges the same publishers and keeps nothing, and pika takes the messages of the queue, acknowledges a hundred at
+a time and keeps nothing. By the clock RabbitMQ shares the CPUs with both, and its shovel, which has no road to Kafka,
+moves the messages to another of its queues and confirms them. FastStream runs 50 handlers side by side that publish to
+Kafka. Memory is what 10,000 connections add that send nothing.
 """
 
 PLANNER = """\
