@@ -24,7 +24,7 @@ from ottla.app.background.app_producers import AppProducer, AppProducerOptions, 
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.declarations import Declarations
-from ottla.app.delivery.failure_of_exception import is_on_event_loop
+from ottla.app.delivery.current_task import is_on_event_loop
 from ottla.app.delivery.handler_result import refuse_generators
 from ottla.app.event_topic import DeclaresEvents
 from ottla.app.handler.event_handlers import EventHandlers

@@ -45,6 +45,8 @@ from ottla.consumer.model.effects import (
     Notice,
     PausePartitions,
     ResumePartitions,
+)
+from ottla.consumer.model.failed_writes import (
     WriteRetry,
 )
 from ottla.consumer.model.timers import Timers
@@ -53,7 +55,6 @@ from ottla.consumer.outcomes.failure_writer import FailureWriter
 from ottla.consumer.outcomes.followers import Followers
 from ottla.consumer.outcomes.retry_chains import RetryChains
 from ottla.consumer.outcomes.settlement import Settlement
-from ottla.consumer.outcomes.verdicts import Verdicts
 from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.partitions.log_watch import LogWatch
 from ottla.consumer.partitions.partition import AwaitedStart, PartitionState
@@ -96,8 +97,7 @@ class Session:
         self._watch = LogWatch(self._partitions, flow=self._flow, unready_after_ms=unready_after_ms)
         self._timers = Timers()
         self._writer = FailureWriter(group=group, random=random)
-        self._expiries = Expiries(self._timers.at)
-        self._verdicts = Verdicts(group=group, random=random, writer=self._writer, expiries=self._expiries)
+        self._expiries = Expiries(self._timers.at, group=group, writer=self._writer)
         self._followers = Followers(
             self._partitions,
             flow=self._flow,
@@ -114,7 +114,11 @@ class Session:
             claims=self._commits.claims if isinstance(commits, AtMostOnce) else None,
         )
         self._settlement = Settlement(
-            verdicts=self._verdicts, expiries=self._expiries, schedule=self._dispatcher.retry_at
+            group=group,
+            random=random,
+            writer=self._writer,
+            expiries=self._expiries,
+            schedule=self._dispatcher.retry_at,
         )
         self._chains = RetryChains(
             plans,
@@ -255,7 +259,7 @@ class Session:
         return MemberMeasure(
             partitions=tuple(partitions),
             runs_in_flight={name: route.in_flight + route.unconfirmed for name, route in self._routes.items()},
-            budget_tokens=dict(self._verdicts.budget_tokens),
+            budget_tokens=self._settlement.budgets.tokens,
             limited={name: route.is_limited(now_ms) for name, route in self._routes.items() if route.limit is not None},
         )
 

@@ -63,3 +63,26 @@ class BudgetMeter:
             self._tokens -= 1
             return None
         return self._last_free_ms + every_ms
+
+
+class BudgetMeters:
+    """The meters of one consumer's handlers, by name."""
+
+    __slots__ = ("_meters",)
+
+    def __init__(self) -> None:
+        self._meters: dict[str, BudgetMeter] = {}
+
+    @property
+    def tokens(self) -> dict[str, float]:
+        """The number of dead letters that each handler may write at once."""
+        return {name: meter.tokens for name, meter in self._meters.items()}
+
+    def of(self, handler: str, budget: DeadLetterBudget | None, now_ms: int) -> BudgetMeter | None:
+        """Return the meter of a handler, which begins with its first use; None if it has no budget."""
+        if budget is None:
+            return None
+        meter = self._meters.get(handler)
+        if meter is None:
+            meter = self._meters[handler] = BudgetMeter(budget, now_ms)
+        return meter

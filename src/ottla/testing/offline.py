@@ -34,6 +34,8 @@ from ottla.consumer.model.effects import (
     FindRetryPositions,
     FindStarts,
     Notice,
+)
+from ottla.consumer.model.failed_writes import (
     WriteDeadLetter,
     WriteRetry,
 )

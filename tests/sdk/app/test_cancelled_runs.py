@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.aio.consume.workers import Workers as Tasks
-from ottla.app.member.thread_workers import ThreadWorkers as Threads
-from ottla.app.member.worker_base import WorkerBase
+from ottla.app.member.handler_workers import ThreadWorkers as Threads
+from ottla.app.member.handler_workers import WorkerBase
 from ottla.clock import SystemClock
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run

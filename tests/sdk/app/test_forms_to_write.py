@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.app.member.dead_letter_producer import FormsToWrite
+from ottla.consumer.model.failed_writes import FormsToWrite
 from ottla.errors import InputError, RecordTooLarge
 from ottla.failures.dead_letter import DeadLetterRecord, Form
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.app.member import poll_priority
+from ottla.app.member.handler_workers import ThreadWorkers
 from ottla.app.member.poll_priority import PollThreadPriority
-from ottla.app.member.thread_workers import ThreadWorkers
 from ottla.clock import SystemClock
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run, RunResult

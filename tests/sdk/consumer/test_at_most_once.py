@@ -9,7 +9,15 @@ import pytest
 
 from ottla import App, AtMostOnce, ConfigError, DeadLetterBudget, Json, RetryPolicy, RetryTopics
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Commit, Dispatch, Effect, Notice, WriteDeadLetter
+from ottla.consumer.model.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    Notice,
+)
+from ottla.consumer.model.failed_writes import (
+    WriteDeadLetter,
+)
 from ottla.consumer.model.run import AnyRecord, Run, RunResult, abandoned_run
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session

@@ -12,7 +12,6 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.errors import RebalanceInProgressError
 from aiokafka.structs import OffsetAndMetadata
 
-from ottla.aio.consume.dead_letters import OnWritten
 from ottla.aio.consume.group_member import GroupMember
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.pull.pull_plan import pull_plan
@@ -21,7 +20,10 @@ from ottla.config import consumer_settings
 from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Write
+from ottla.consumer.model.failed_writes import (
+    OnWritten,
+    Write,
+)
 from ottla.consumer.model.run import Run, RunResult
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition

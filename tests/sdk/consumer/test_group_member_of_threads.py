@@ -20,13 +20,15 @@ from ottla.config import consumer_settings
 from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Write
+from ottla.consumer.model.failed_writes import (
+    OnWritten,
+    Write,
+)
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.failures import Dead, Failure
 from ottla.records import TopicPartition
 from ottla.sync.client.headers import ReadAgain
-from ottla.sync.consume.dead_letters import OnWritten
 from ottla.sync.consume.group_member import GroupMember
 from ottla.testing.waiting import wait_until
 

@@ -32,6 +32,8 @@ from ottla.consumer.model.effects import (
     PausePartitions,
     ResumePartitions,
     SeekPartition,
+)
+from ottla.consumer.model.failed_writes import (
     WriteDeadLetter,
     WriteRetry,
 )

@@ -14,6 +14,8 @@ from ottla.consumer.model.effects import (
     PausePartitions,
     ResumePartitions,
     SeekPartition,
+)
+from ottla.consumer.model.failed_writes import (
     WriteDeadLetter,
 )
 from ottla.consumer.model.run import RunResult

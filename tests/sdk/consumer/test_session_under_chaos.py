@@ -30,6 +30,8 @@ from ottla.consumer.model.effects import (
     Notice,
     PausePartitions,
     ResumePartitions,
+)
+from ottla.consumer.model.failed_writes import (
     WriteDeadLetter,
 )
 from ottla.consumer.model.run import AnyRecord, Run, RunResult

@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.app.member.dead_letter_producer import DeadLetterProducer, FormsToWrite
-from ottla.consumer.model.effects import OnWritten, Write
+from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.consumer.model.failed_writes import (
+    FormsToWrite,
+    OnWritten,
+    Write,
+)
 from ottla.errors import DeliveryError
 
 

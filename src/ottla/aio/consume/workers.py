@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Final
 
-from ottla.app.member.worker_base import CLEAN_UP_S, WorkerBase
+from ottla.app.member.handler_workers import CLEAN_UP_S, WorkerBase
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 
 Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]

@@ -2,12 +2,13 @@
 
 Costs per record: the decoder, one call in a context of its own, two comparisons and one assignment. Everything else is
 per run. A failing record pays for its own evidence. The synchronous and the asynchronous loop differ in their awaits
-only. What a handler raised is read in `raised`, what it returned in `returned`, a batch's answer in `batch`.
+only. `failure_of_exception` reads what a handler raised, `handler_result` what it returned, `handler_batch` the answer
+for a batch.
 """
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
+from asyncio import CancelledError, get_running_loop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
@@ -16,7 +17,7 @@ from time import monotonic
 from types import CoroutineType
 from typing import Any, Final
 
-from ottla.app.delivery.failure_of_exception import failure_of_exception
+from ottla.app.delivery.current_task import is_being_cancelled, running_task
 from ottla.app.delivery.handler_batch import Batch, malformed_part
 from ottla.app.delivery.handler_result import Returned, failure_in, promises_in, read_returned
 from ottla.app.delivery.handler_spans import HandlerSpans
@@ -30,7 +31,6 @@ from ottla.app.delivery.pending_sends import (
     confirming,
     pending_of,
     promises_of,
-    running_task,
     settled,
     unsettled,
 )
@@ -592,6 +592,25 @@ class Invoker:
         if self._ordering is Ordering.PARTITION and not self._is_batch:
             return RunResult(done=(), failures=[(run.records[0], failure)], untouched=run.records[1:])
         return RunResult(done=(), failures=[(record, failure) for record in run.records])
+
+
+def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Failure:
+    """Return the failure of the record whose handler raised. Raises `error` again if it does not concern the record.
+
+    | raised | then |
+    |---|---|
+    | an `Exception` | a failure of the record, by the exception table |
+    | `CancelledError`, while the handler's task is not being cancelled | the same: its awaited call was cancelled |
+    | `SystemExit`, `KeyboardInterrupt` | the app stops gracefully and raises it from `run` or `serve` |
+    | what the exception table names, whatever it is | a failure of the record, as declared |
+    | any other `BaseException` | the worker is dead: the partition stops, the app is not alive |
+    """
+    if isinstance(error, CancelledError):
+        if is_being_cancelled():
+            raise error
+    elif isinstance(error, GeneratorExit) or not (isinstance(error, Exception) or exceptions.declares(error)):
+        raise error
+    return exceptions.failure_of(error)
 
 
 def decode_values(records: Sequence[AnyRecord], serde: Serde[Any], context: SerdeContext) -> bool:

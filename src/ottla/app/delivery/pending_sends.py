@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from ottla.app.delivery.failure_of_exception import is_being_cancelled
+from ottla.app.delivery.current_task import is_being_cancelled
 from ottla.consumer.model.run import AnyRecord, RunResult
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead
@@ -215,14 +215,6 @@ async def confirm_async(returned: Sequence[Any], sent: Sequence[Sent], exception
         except BaseException as error:  # what ended the promise, whatever it is (PyO3's panics are no Exception)
             failure = failure or exceptions.failure_of(error)
     return failure or _failure_in(sent, exceptions)
-
-
-def running_task() -> object:
-    """Return the task that runs here; None in a thread without an event loop."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
 
 
 async def settled(promises: Sequence[Any]) -> None:

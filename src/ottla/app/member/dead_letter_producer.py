@@ -1,4 +1,4 @@
-"""Base of the shells' dead letter writers: their own producer, and the choice of the next form."""
+"""Base of the shells' dead letter writers: their own producer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ottla.config import dead_letter_arguments
-from ottla.consumer.model.effects import OnWritten, Write
-from ottla.errors import InputError
-from ottla.failures.dead_letter import DeadLetterRecord, Form
 from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.producer.record_sends import never_in_handlers
 
@@ -34,44 +31,3 @@ class DeadLetterProducer:
         never_in_handlers(producer)
         made: P = producer
         return made
-
-
-class FormsToWrite:
-    """The forms of one failed record, largest first, until one is written or the write is given up.
-
-    `on_written` is called exactly once: with the form that was acknowledged, or with what went wrong.
-    """
-
-    def __init__(self, failed_write: Write, on_written: OnWritten) -> None:
-        self._failed_write = failed_write
-        self._on_written = on_written
-        self._forms = failed_write.forms()
-        self._form = Form.WHOLE
-        self._refusal: Exception | None = None
-
-    def next(self) -> DeadLetterRecord | None:
-        """Return the next form to send; None if none is left, which has been reported."""
-        try:
-            self._form, dead = next(self._forms)
-        except StopIteration:
-            self._on_written(self._failed_write, _said(self._refusal), fits=False)
-            return None
-        except Exception as error:  # it cannot be made: it is tried again, then the partition stops and says why
-            self._on_written(self._failed_write, _said(error))
-            return None
-        return dead
-
-    def is_settled(self, error: Exception | None) -> bool:
-        """Process the result of a send. Returns False if brokers refuse this form as too large: the next one is due."""
-        if isinstance(error, InputError) and error.is_too_large:
-            self._refusal = error
-            return False
-        if error is None:
-            self._on_written(self._failed_write, None, form=self._form)
-        else:
-            self._on_written(self._failed_write, _said(error))
-        return True
-
-
-def _said(error: Exception | None) -> str:
-    return f"{type(error).__name__}: {error}"

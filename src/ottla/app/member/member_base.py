@@ -18,7 +18,13 @@ from ottla.clock import Clock, SystemClock
 from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of, tokens_of_client
 from ottla.config.chosen_address import say_which_address
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
-from ottla.consumer.model.effects import Notice, OnWritten, Write
+from ottla.consumer.model.effects import (
+    Notice,
+)
+from ottla.consumer.model.failed_writes import (
+    OnWritten,
+    Write,
+)
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
@@ -126,11 +132,6 @@ class MemberBase(ABC):
         ids = self._attempts.noted(event, fields) if self._attempts else {}
         log_event(event, notice.level, {"group": self.group, **ids, **fields})
         self._watch.noticed(event, fields)
-
-    def _write(self, failed_write: Write, on_written: OnWritten) -> None:
-        """Write a failed record to its dead letter topic, or to a retry topic."""
-        with self._attempts.around_failed_write(str(failed_write.topic_partition), failed_write.record.offset):
-            self._failed_writes.write(failed_write, on_written)
 
     def _end(self, error: BaseException) -> None:
         """End the member with `error`: it cannot continue."""

@@ -36,12 +36,12 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
 from ottla.app.member.client_error_log import ClientErrorLog
+from ottla.app.member.handler_workers import WorkerBase
 from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOptions
 from ottla.app.member.member_transactions import MemberTransactions
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
 from ottla.app.member.stored_offsets import StoredOffsets
-from ottla.app.member.worker_base import WorkerBase
 from ottla.app.once.exactly_once_invoker import TransactionalSink, passes
 from ottla.config.assignors import conflict, offered
 from ottla.consumer.model import events
@@ -59,6 +59,8 @@ from ottla.consumer.model.effects import (
     PausePartitions,
     ResumePartitions,
     SeekPartition,
+)
+from ottla.consumer.model.failed_writes import (
     Write,
     WriteDeadLetter,
     WriteRetry,
@@ -423,7 +425,8 @@ class MemberCore(MemberBase):
         """Carry out an effect that needs neither the client nor a worker."""
         match effect:
             case WriteDeadLetter() | WriteRetry():
-                self._write(effect, self._on_written)
+                with self._attempts.around_failed_write(str(effect.topic_partition), effect.record.offset):
+                    self._failed_writes.write(effect, self._on_written)
             case Expired(name, route, records):
                 if self._hooks:
                     self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))

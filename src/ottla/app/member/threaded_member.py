@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Mapping
 
 from ottla.app.member.broker_wait import wait_for_broker
+from ottla.app.member.handler_workers import Execute, ThreadWorkers
 from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.member.member_core import MemberCore
 from ottla.app.member.poll_priority import PollThreadPriority
-from ottla.app.member.thread_workers import Execute, ThreadWorkers
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health

@@ -14,7 +14,13 @@ from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOpti
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, RejectWithDeadLetter, Release, Verdict, WaitUntil
-from ottla.consumer.model.effects import Notice, Write, WriteDeadLetter
+from ottla.consumer.model.effects import (
+    Notice,
+)
+from ottla.consumer.model.failed_writes import (
+    Write,
+    WriteDeadLetter,
+)
 from ottla.failures.dead_letter import Form
 from ottla.queues.core.acknowledgements import Acknowledgement
 from ottla.queues.io.lease_client import LeaseClient
@@ -56,7 +62,7 @@ class JobSettlement(MemberBase):
                     self._client.waits_again(run.lease, due_ms)
             case RejectWithDeadLetter(dead_letter):
                 self._keep(run)
-                self._write(dead_letter, partial(self._on_written, run))
+                self._write(run, dead_letter)
             case Refuse(reason):
                 self._keep(run)
                 self._problems["refused"] = f"{self._plan.name}: {reason}"
@@ -71,6 +77,10 @@ class JobSettlement(MemberBase):
     def _keep(self, run: JobRun) -> None:
         if run.lease.has_worker and not run.is_over:
             self._client.finished(run.lease, None)
+
+    def _write(self, run: JobRun, dead_letter: WriteDeadLetter) -> None:
+        with self._attempts.around_failed_write(str(dead_letter.topic_partition), dead_letter.record.offset):
+            self._failed_writes.write(dead_letter, partial(self._on_written, run))
 
     def _on_written(
         self, run: JobRun, write: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True

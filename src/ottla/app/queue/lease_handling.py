@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from ottla.app.member.member_base import FailedWriteSink, MemberOptions
@@ -115,7 +114,7 @@ class LeaseHandling(JobSettlement):
         if dead_letter is not None:  # it was handled, and its dead letter is to be written again
             self._client.begin(lease)
             self._client.finished(lease, None)
-            self._write(dead_letter, partial(self._on_written, run))
+            self._write(run, dead_letter)
         elif lease.delivery_count >= self._last_delivery:
             self._client.begin(lease)
             with self._client.lock:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ottla.app.app import App, declarations_of
-from ottla.app.delivery.failure_of_exception import is_being_cancelled
+from ottla.app.delivery.current_task import is_being_cancelled
 from ottla.app.member.call_checks import check_assigned
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import MemberCore

@@ -21,10 +21,10 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
+from ottla.app.member.handler_workers import Execute
 from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
-from ottla.app.member.thread_workers import Execute
 from ottla.app.member.threaded_member import ThreadedMember
 from ottla.columnar.serving.broker_metrics import BrokerMetrics
 from ottla.columnar.serving.coordinator import Coordinator, Offsets

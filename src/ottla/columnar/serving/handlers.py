@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.app.delivery.failure_of_exception import failure_of_exception
+from ottla.app.delivery.current_task import running_task
 from ottla.app.delivery.handler_result import failure_in, is_open, mistake, promises_in, read_returned
+from ottla.app.delivery.invoker import failure_of_exception
 from ottla.app.delivery.isolate_contextvars import call_isolated
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
@@ -25,7 +26,6 @@ from ottla.app.delivery.pending_sends import (
     confirm,
     confirm_async,
     confirming,
-    running_task,
     settled,
     unsettled,
 )

@@ -1,8 +1,9 @@
-"""One record that failed in a run, with everything that the decision about it needs."""
+"""One record that failed in a run, with everything that the decision about it needs, and the redeliveries of a run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ottla.consumer.model.effects import Effect, Notice
 from ottla.consumer.model.run import AnyRecord
@@ -46,6 +47,24 @@ class FailedDelivery:
     def end_count(self) -> Attempts | None:
         """Stop counting. Returns what was counted, or None if the record has not failed in this assignment."""
         return self.state.attempts.pop(self.record.offset, None)
+
+
+@dataclass(slots=True)
+class Redeliveries:
+    """The records of one run that are delivered again."""
+
+    retries: list[tuple[AnyRecord, int]] = field(default_factory=list)
+    """Each with the time when it is due (monotonic)."""
+    isolated: list[Sequence[AnyRecord]] = field(default_factory=list)
+    """Groups that are delivered once more at once, each in its own run."""
+    logged: Failure | None = None
+    """The failure whose traceback was logged last: the records of a batch fail with one."""
+
+    def groups(self, *, is_batch: bool) -> list[tuple[list[AnyRecord], int]]:
+        """Return the records that are retried together, with their time. A batch is retried as one."""
+        if is_batch and self.retries:
+            return [([record for record, _ in self.retries], max(due_ms for _, due_ms in self.retries))]
+        return [([record], due_ms) for record, due_ms in self.retries]
 
 
 def first_attempts(state: PartitionState, record: AnyRecord, since_ms: int) -> Attempts:

@@ -4,10 +4,10 @@ How it works:
 
 1.  A worker has ended a run. Each record of it is done, has failed, or is untouched (`RunResult`).
 2.  Records that are done are settled: their offsets may be committed.
-3.  Each failed record is counted, and the handler's failure policy decides about it (`Verdicts.decide`).
+3.  Each failed record is counted, and the handler's failure policy decides about it (`_decide`).
 4.  Retry: the record waits in its lane until it is due, then it is delivered again, alone.
 5.  Give up: the record becomes a dead letter, is written to a retry topic, is dropped on request, or stops its
-    partition (`Verdicts.give_up`). A written record is settled when the write is acknowledged (`FailureWriter`).
+    partition (`_give_up`). A written record is settled when the write is acknowledged (`FailureWriter`).
 6.  While the dead letter budget is spent, a record that would be a dead letter is retried instead.
 7.  A record that has expired is settled, or becomes a dead letter where that was asked for.
 8.  A batch handler fails as a whole, and one bad record must not condemn the others. When the policy gives a batch up,
@@ -28,51 +28,42 @@ How it works:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from random import Random
 
 from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.outcomes.expiries import Expiries
-from ottla.consumer.outcomes.failed_delivery import FailedDelivery, first_attempts
+from ottla.consumer.outcomes.failed_delivery import FailedDelivery, Redeliveries, first_attempts
+from ottla.consumer.outcomes.failure_writer import FailureWriter
 from ottla.consumer.outcomes.notices import notice_of
 from ottla.consumer.outcomes.stopping import stop_at
-from ottla.consumer.outcomes.verdicts import Verdicts
 from ottla.consumer.partitions.offsets import each_offset
 from ottla.consumer.partitions.partition import PartitionState
+from ottla.failures.budget import BudgetMeters
+from ottla.failures.dead_letter import DeadLetterReason
 from ottla.failures.exceptions import Failure
-from ottla.failures.failure import DeadLetter, Decision, Finish, Postpone, RetryAt, Stop
+from ottla.failures.failure import DeadLetter, Decision, Expire, Finish, Postpone, RetryAt, Stop
 from ottla.failures.outcomes import Dead, Retry
 
 RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
 
 
-@dataclass(slots=True)
-class Redeliveries:
-    """The records of one run that are delivered again."""
-
-    retries: list[tuple[AnyRecord, int]] = field(default_factory=list)
-    """Each with the time when it is due (monotonic)."""
-    isolated: list[Sequence[AnyRecord]] = field(default_factory=list)
-    """Groups that are delivered once more at once, each in its own run."""
-    logged: Failure | None = None
-    """The failure whose traceback was logged last: the records of a batch fail with one."""
-
-    def groups(self, *, is_batch: bool) -> list[tuple[list[AnyRecord], int]]:
-        """Return the records that are retried together, with their time. A batch is retried as one."""
-        if is_batch and self.retries:
-            return [([record for record, _ in self.retries], max(due_ms for _, due_ms in self.retries))]
-        return [([record], due_ms) for record, due_ms in self.retries]
-
-
 class Settlement:
-    """Applies the results of one session's runs. `schedule` sets the timer of a retry."""
+    """Applies the results of one session's runs, and has the dead letter budgets of its handlers. `schedule` sets the
+    timer of a retry."""
 
-    __slots__ = ("_expiries", "_schedule", "_verdicts")
+    __slots__ = ("_expiries", "_group", "_random", "_schedule", "_writer", "budgets")
 
-    def __init__(self, *, verdicts: Verdicts, expiries: Expiries, schedule: RetryTimer) -> None:
-        self._verdicts = verdicts
+    def __init__(
+        self, *, group: str, random: Random, writer: FailureWriter, expiries: Expiries, schedule: RetryTimer
+    ) -> None:
+        self._group = group
+        self._random = random
+        self._writer = writer
         self._expiries = expiries
         self._schedule = schedule
+        self.budgets = BudgetMeters()
 
     def apply_result(
         self, state: PartitionState, run: Run, result: RunResult, now_ms: int, wall_ms: int, effects: list[Effect]
@@ -109,7 +100,7 @@ class Settlement:
         if state.attempts:
             for offset in each_offset(done):
                 state.attempts.pop(offset, None)
-        budget = self._verdicts.budget_of(state, now_ms)
+        budget = self.budgets.of(state.plan.name, state.plan.budget, now_ms)
         if budget is not None:
             budget.succeeded(len(done) - len(result.expired))
         if result.expired:
@@ -118,9 +109,9 @@ class Settlement:
     def _apply_failure(self, delivery: FailedDelivery, again: Redeliveries, *, may_isolate: bool) -> None:
         """Decide about one failed record: retry it, deliver it alone, or give it up."""
         if delivery.failure.is_expiry:
-            self._verdicts.expire(delivery)
+            self._expiries.expire(delivery)
             return
-        decision: Decision = self._verdicts.decide(delivery)
+        decision = self._decide(delivery)
         if delivery.state.plan.is_at_most_once and isinstance(decision, Stop):
             decision = Finish()
         if isinstance(decision, RetryAt):
@@ -128,9 +119,96 @@ class Settlement:
         elif may_isolate and isinstance(decision, DeadLetter | Stop | Postpone):
             again.isolated.append([delivery.record])
         else:
-            free_ms = self._verdicts.give_up(delivery, decision)
+            free_ms = self._give_up(delivery, decision)
             if free_ms is not None:
                 again.retries.append((delivery.record, free_ms))
+
+    def _decide(self, delivery: FailedDelivery, *, expires: bool = True) -> Decision:
+        """Count the failure and ask the policy. `expires`: whether the record's time to live ends its retries."""
+        state, now_ms = delivery.state, delivery.now_ms
+        attempts = delivery.count()
+        expires_ms = state.plan.failures.expiry.expires_ms(delivery.record) if expires else None
+        return state.plan.failures.decide(
+            delivery.failure,
+            attempts=attempts.failed,
+            outages=attempts.outages,
+            now_ms=now_ms,
+            random=self._random,
+            elapsed_ms=now_ms - attempts.since_ms,
+            stage=0 if state.level is None else state.level.index,
+            carried=attempts.carried,
+            expires_ms=None if expires_ms is None else expires_ms - delivery.wall_ms + now_ms,
+        )
+
+    def _give_up(self, delivery: FailedDelivery, decision: Decision) -> int | None:
+        """Carry out a decision that ends the record's deliveries here. Returns None, or when to deliver it again
+        because the dead letter budget is spent."""
+        match decision:
+            case DeadLetter(topic):
+                return self._dead_letter(delivery, topic)
+            case Postpone():
+                self._postpone(delivery, decision)
+            case Stop(reason):
+                trace = delivery.failure.stack_trace
+                stop_at(delivery.state, [delivery.record], reason, delivery.effects, trace=trace)
+            case Expire():
+                self._expiries.expire(delivery)
+            case Finish() | RetryAt():
+                self._finish(delivery)
+        return None
+
+    @staticmethod
+    def _finish(delivery: FailedDelivery) -> None:
+        """Settle the record as it is."""
+        state, failure = delivery.state, delivery.failure
+        delivery.end_count()
+        state.settle([delivery.record])
+        is_dropped = state.plan.is_at_most_once and isinstance(failure.outcome, Retry | Dead)
+        event = "record_dropped" if is_dropped else "record_skipped"
+        delivery.log_failure(event, trace=failure.stack_trace if is_dropped else "")
+
+    def _dead_letter(self, delivery: FailedDelivery, topic: str) -> int | None:
+        """Write the record to the dead letter topic. Returns when to try again instead, if the budget is spent."""
+        state, failure, now_ms = delivery.state, delivery.failure, delivery.now_ms
+        trace = failure.stack_trace
+        meter = self.budgets.of(state.plan.name, state.plan.budget, now_ms)
+        free_ms: int | None = meter.take(now_ms) if meter is not None else None
+        if free_ms is not None:
+            attempts = state.attempts[delivery.record.offset]
+            attempts.failed = max(0, attempts.failed - 1)
+            delivery.log_failure("dead_letter_budget_spent", "error", trace=trace, in_ms=free_ms - now_ms)
+            return free_ms
+        notice = delivery.failure_notice("record_dead_lettered", trace=trace, dead_letter_topic=topic)
+        attempts = state.attempts.pop(delivery.record.offset)
+        reason = DeadLetterReason.of(
+            failure,
+            attempts=max(1, attempts.total),
+            group=self._group,
+            first_failure_ms=attempts.first_failed_ms(now_ms, delivery.wall_ms),
+            dead_lettered_ms=delivery.wall_ms,
+        )
+        self._writer.write_dead_letter(state, delivery.record, topic, reason, notice, now_ms, delivery.effects)
+        return None
+
+    def _postpone(self, delivery: FailedDelivery, decision: Postpone) -> None:
+        """Write the record to a retry topic."""
+        state, failure, now_ms = delivery.state, delivery.failure, delivery.now_ms
+        notice = delivery.failure_notice(
+            "record_sent_to_retry_topic", trace=failure.stack_trace, in_ms=decision.delay_ms
+        )
+        attempts = state.attempts.pop(delivery.record.offset)
+        attempts.first_failure_ms = attempts.first_failed_ms(now_ms, delivery.wall_ms)
+        self._writer.write_retry(
+            state,
+            delivery.record,
+            decision.number,
+            delivery.wall_ms + decision.delay_ms,
+            now_ms,
+            delivery.effects,
+            attempts=attempts,
+            failure=failure,
+            notice=notice,
+        )
 
     @staticmethod
     def _retry(delivery: FailedDelivery, due_ms: int, again: Redeliveries) -> None:
@@ -170,7 +248,7 @@ class Settlement:
         count. Returns the halves to deliver once more, if the rows are to be halved."""
         state, failure = delivery.state, delivery.failure
         # Rows that expire meanwhile are taken out when they are delivered again, each by its own deadline.
-        decision: Decision = self._verdicts.decide(delivery, expires=False)
+        decision = self._decide(delivery, expires=False)
         if state.plan.is_at_most_once and isinstance(decision, DeadLetter | Stop):
             decision = Finish()
         if isinstance(decision, RetryAt):
@@ -184,7 +262,7 @@ class Settlement:
             delivery.end_count()
             state.settle(rows)
         elif len(rows) == 1:
-            free_ms = self._verdicts.give_up(delivery, decision)
+            free_ms = self._give_up(delivery, decision)
             if free_ms is not None:
                 self._hold_until(state, rows, free_ms)
         else:

@@ -27,10 +27,10 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, KafkaE
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
+from ottla.app.member.handler_workers import Execute
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
-from ottla.app.member.thread_workers import Execute
 from ottla.app.member.threaded_member import ThreadedMember
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (

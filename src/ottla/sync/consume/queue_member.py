@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from ottla.app.member.broker_wait import wait_for_broker
+from ottla.app.member.handler_workers import Execute, ThreadWorkers
 from ottla.app.member.member_base import MemberOptions
-from ottla.app.member.thread_workers import Execute, ThreadWorkers
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
 from ottla.app.queue.queue_options import QueueOptions

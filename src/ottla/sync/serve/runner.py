@@ -15,8 +15,8 @@ from typing import Any
 
 from ottla.app.app import App
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
+from ottla.app.member.handler_workers import CLEAN_UP_S
 from ottla.app.member.threaded_member import ThreadedMember
-from ottla.app.member.worker_base import CLEAN_UP_S
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransactionOnLoop
 from ottla.app.route import Route
 from ottla.app.runtime.app_runner import AppRunnerBase

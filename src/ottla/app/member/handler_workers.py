@@ -1,25 +1,34 @@
-"""Reports finished runs to the session, and handles the death of a worker. Shared by both shells.
+"""The workers of a group member: they run handlers, report finished runs to the session, and handle the death of one.
 
-A shell adds the threads or tasks, and the queue of runs in front of them.
+`WorkerBase` is shared by both shells. `ThreadWorkers` adds threads, and the queue of runs in front of them; asyncio has
+tasks (`ottla.aio.consume.workers`).
 """
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from asyncio import QueueEmpty
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from queue import Empty
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, Final, Protocol
 
+from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.clock import Clock
 from ottla.consumer.model import events
-from ottla.consumer.model.run import Run, RunResult, abandoned_run, broken_run, count_run
+from ottla.consumer.model.run import Run, RunResult, Unconfirmed, abandoned_run, broken_run, count_run
+from ottla.errors import ConfigError
 from ottla.failures.exceptions import ExceptionTable, described
 from ottla.telemetry import Listeners, log_event
 
 CLEAN_UP_S: Final = 5.0
 """How long async handlers that a stop cancels may take to clean up."""
+
+Execute = Callable[[Run], RunResult | Unconfirmed]
+
+_END_S: Final = 1.0
 
 
 class Step(Protocol):
@@ -161,3 +170,73 @@ class WorkerBase(ABC):
         is_batch = run.route in self._batches
         wall_ms = self._clock.now_ms()
         count_run(self._hooks, self._group, run, result, duration_ms, is_batch=is_batch, wall_ms=wall_ms)
+
+
+class ThreadWorkers(WorkerBase):
+    """The worker threads of one group member. Between two runs they yield to the poll thread, by `poll_priority`. The
+    thread that brings the last acknowledgement of a run reports the run to the session."""
+
+    def __init__(self, count: int, *, poll_priority: PollThreadPriority | None = None, **parts: Any) -> None:
+        super().__init__(count, **parts)
+        self._poll_priority = poll_priority
+        self._runs: SimpleQueue[Run | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for number in range(self._count):
+            thread = threading.Thread(target=self._work, name=f"ottla-{self._group}-worker-{number}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self.stop()
+                raise ConfigError(
+                    f"group {self._group}: thread {number + 1} of {self._count} for handlers could not be started "
+                    f"({error}); wanted a lower concurrency=, or a higher limit on threads or memory"
+                ) from error
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End the threads. One whose handler has not returned a second later is left behind."""
+        for _ in self._threads:
+            self._runs.put(None)
+        deadline_s = monotonic() + _END_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - monotonic()))
+        self._log_left(thread for thread in self._threads if thread.is_alive())
+
+    def take(self, timeout_s: float) -> Run | None:
+        """Return the next run, for a caller that handles it in its own thread."""
+        try:
+            return self._runs.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def _work(self) -> None:
+        thread, at = threading.current_thread(), self._at
+        try:
+            while (run := self._runs.get()) is not None:
+                while run is not None:
+                    at[thread] = run
+                    run = self._deliver(run)
+        except BaseException as error:
+            self._died(error)
+
+    def _deliver(self, run: Run) -> Run | None:
+        """Handle a run, report it to the session, and return the next one if there is one."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            result = self._execute[run.route](run)
+        except Exception as error:
+            result = self._broken(run, error)
+        except BaseException as error:
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                self._end(error)  # first: nothing more is to be handed out
+            self._abandon(run, error)
+            raise
+        duration_ms = self._clock.monotonic_ms() - started_ms
+        if self._poll_priority is not None:
+            self._poll_priority.yield_to_poller()
+        return self._handled(run, result, duration_ms)
+
+    def _confirm(self, run: Run, unconfirmed: Unconfirmed, duration_ms: int) -> None:
+        unconfirmed.when_confirmed(lambda result: self._confirmed(run, result, duration_ms))
