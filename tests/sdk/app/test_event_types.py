@@ -276,6 +276,39 @@ class TestTags:
         assert isinstance(found, Malformed)
         assert (found.kind, found.raw, found.part) == (kind, value, "value")
 
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            b'{"type": "7"}',
+            b'{"type": -7}',
+            b'{"type": null}',
+            b'{"n": 1}',
+            b'{"type": 1, "type": 2}',
+            b'{"type": 7.0}',
+            b'{"type": 7.5}',
+            b'{"type": true}',
+            b'{"type": %s}' % (b"9" * 4_000),
+            b'{"type": %s}' % (b"9" * 5_000),
+            b'{"type": 1e400}',
+            b'{"type": {"type": 7}}',
+            b'{"type": 7',
+            b'\0\0\0\0\x05{"type": 7}',
+            None,
+        ],
+    )
+    def test_a_run_has_the_tags_that_its_records_have_one_by_one(self, odd: bytes | None) -> None:
+        by = TagField("type")
+        records = [record_of(value) for value in (b'{"type": 7}', odd, b'{"type": "a"}', b'{"type": 8}')]
+        assert by.tags_of(records) == [by.tag_of(record) for record in records]
+
+    def test_a_run_with_numbers_is_read_once(self) -> None:
+        class OnceOnly(TagField):
+            def tag_of(self, record: Record[Any]) -> str | Malformed | None:
+                raise AssertionError("read again, one by one")
+
+        records = [record_of(value) for value in (b'{"type": 7}', b'{"type": "a"}', b"{}", b'{"type": 7}')]
+        assert OnceOnly("type").tags_of(records) == ["7", "a", None, "7"]
+
     def test_the_last_header_of_the_name_counts(self) -> None:
         assert BY.tag_of(record_of(b"", [("type", b"a"), ("type", b"b"), ("other", b"c")])) == "b"
         assert BY.tag_of(record_of(b"", [("type", None)])) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from ottla.app.delivery.invoker import Invoker, Yield, decode_values
@@ -70,17 +71,21 @@ class EventInvoker(Invoker):
             handler = by_tag.get(first, default)  # type: ignore[arg-type]
             run.chosen = dict.fromkeys(map(id, records), handler.call)
             return {handler: records}, False
-        chosen, groups, has_malformed = dict[int, Call](), dict[EventHandler, list[AnyRecord]](), False
+        by_type: dict[str | Malformed | None, list[AnyRecord]] = {}
         for record, tag in zip(records, tags, strict=True):
-            if tag.__class__ is Malformed:
-                record.value, has_malformed = tag, True
+            try:
+                by_type[tag].append(record)
+            except KeyError:
+                by_type[tag] = [record]
+        chosen, groups, has_malformed = dict[int, Call](), dict[EventHandler, list[AnyRecord]](), False
+        for tag, of_type in by_type.items():
+            if isinstance(tag, Malformed):
+                for record in of_type:
+                    record.value, has_malformed = tag, True
                 continue
             handler = by_tag.get(tag, default)  # type: ignore[arg-type]
-            chosen[id(record)] = handler.call
-            try:
-                groups[handler].append(record)
-            except KeyError:
-                groups[handler] = [record]
+            chosen.update(zip(map(id, of_type), repeat(handler.call), strict=False))
+            groups.setdefault(handler, []).extend(of_type)
         run.chosen = chosen
         return groups, has_malformed  # type: ignore[return-value]
 
