@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from judging import COSTS, Goal, advantage, at_least, at_most
 
 AT_LEAST_ONCE = "the same at least once"
+BEFORE = "before `max_rate` and event types"
 BY_HAND = "by hand, a transaction per record"
 INSERT_BY_HAND = "an insert by hand"
 LOOP = "confluent-kafka loop"
 NO_TELEMETRY = "no telemetry"
+NOT_USED = "a plain handler, {}"
 ONE_WORKER = "one worker"
 QUIX = "Quix Streams, exactly once"
 TRANSACTIONS = "confluent-kafka loop, transactions"
@@ -29,6 +31,15 @@ IDLE = "{:,} idle connections: memory"
 FROM_MOSQUITTO = "messages from mosquitto, per CPU second"
 FROM_RABBITMQ = "messages from RabbitMQ, per CPU second"
 RABBITMQ_BY_CLOCK = "messages from RabbitMQ, by the clock"
+
+COSTING = (
+    "`max_rate` that is not reached",
+    "event types in a header",
+    "event types in a field, text",
+    "event types in a field, numbers",
+    "event types by schema name",
+)
+"""What is measured beside the same handler without it."""
 
 CPU, TIME, PAUSE = "CPU", "time", "longest pause"
 CPU_RATIO, TIME_RATIO = "CPU of the client / Ottla's", "time of the client / Ottla's"
@@ -269,6 +280,15 @@ def _columns(what: str, figure: float, unit: str, *, peer: str = "", why: str = 
     )
 
 
+def _costs() -> list[Wanted]:
+    area, part = "max_rate and event types", "handler_costs"
+    limited = [Wanted(area=area, part=part, what=f"{what}: adds", figure=0.3, unit="µs per record") for what in COSTING]
+    return limited + [
+        Wanted(area=area, part=part, what=NOT_USED.format(value), figure=0.99, unit="instructions", peer=BEFORE)
+        for value in ("bytes", "JSON")
+    ]
+
+
 def _bridge(what: str, figure: float, unit: str, *, peer: str = "", why: str = "") -> Wanted:
     return Wanted(area="bridge", part="bridge", what=what, figure=figure, unit=unit, peer=peer, why=why)
 
@@ -301,6 +321,7 @@ WANTED: tuple[Wanted, ...] = (
     _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS, why=_COPIES),
     _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads", why=_TRICKLE),
     _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits"),
+    *_costs(),
     Wanted(
         area="worker processes",
         part="workers",

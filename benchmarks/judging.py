@@ -13,7 +13,7 @@ from enum import Enum
 from results import Part, Result
 
 Parts = Mapping[str, Part]
-COSTS = frozenset({"µs", "µs per record", "ms", "s", "MB", "x FlowLimits", "records too old"})
+COSTS = frozenset({"µs", "µs per record", "instructions", "ms", "s", "MB", "x FlowLimits", "records too old"})
 """Units of which less is better; the others are rates and shares."""
 NAMES = {"ottla": "Ottla", "mock": "librdkafka's mock", "kfake": "kfake", "kafka": "Apache Kafka"}
 

@@ -37,7 +37,7 @@ from tables import (
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
 PARTS += ("hot_paths", "instructions")
 PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
-PARTS += ("queues", "workers")
+PARTS += ("queues", "handler_costs", "workers")
 PARTS += ("operations", "operations_records", "console", "planner", "bridge", "soak")
 
 INTRO = f"""\
@@ -123,6 +123,14 @@ them as one range; a queue leases what its workers can begin soon, renews each l
 The aim was three times the preview's rate, which a handler that is called from Python for each job does not reach. CPU
 is the client's process. The rows of 1, 10 and 100 members compare the embedded broker with Apache Kafka's: all members
 are `Queue`s of one process, which is the limit of ten and more.
+"""
+
+HANDLER_COSTS = """\
+`make bench ONLY=handler_costs`: [`max_rate`](how-to/rate-limits.md) and [event types](how-to/event-types.md) without a
+broker: the session hands out 512 records, their handler does nothing, and the session settles them. *Adds* is CPU time
+above the same handler without it, in turns within one process. There are two types in turn, which is the dearest: a run
+of one type is chosen for as a whole. A *plain handler* uses neither. Its instructions for a record are counted by
+valgrind's cachegrind beside the last commit that had neither, and have in them whatever else came since.
 """
 
 WORKERS = """\
@@ -225,6 +233,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("What telemetry costs", "telemetry", parts, drawn, beside_table, words=TELEMETRY),
         *section("Delays and priorities", "messaging", parts, drawn, beside_table, words=MESSAGING),
         *section("Queues", "queues", parts, drawn, beside_table, words=QUEUES),
+        *section("Limits and event types", "handler_costs", parts, drawn, beside_table, words=HANDLER_COSTS),
         *section("Worker processes", "workers", parts, drawn, beside_table, words=WORKERS),
         *section("Counting once in a database", "once", parts, drawn, beside_table, words=ONCE),
         *section("From topic to topic exactly once", "exactly_once", parts, drawn, beside_table, words=EXACTLY_ONCE),

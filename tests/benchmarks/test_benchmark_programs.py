@@ -14,6 +14,8 @@ import columns_memory
 import columns_trickle
 import effectively_once
 import exactly_once_cost
+import handled
+import handler_costs
 import messaging
 import outbox_relay
 import pytest
@@ -21,7 +23,17 @@ import retry_backlog
 import scheduled_start
 import telemetry
 import workers
-from goals_of_handlers import ALONE, AT_LEAST_ONCE, BY_HAND, FASTSTREAM, INSTRUMENTORS, LOOP, QUIX, TRANSACTIONS, WANTED
+from goals_of_handlers import (
+    ALONE,
+    AT_LEAST_ONCE,
+    BY_HAND,
+    FASTSTREAM,
+    INSTRUMENTORS,
+    LOOP,
+    QUIX,
+    TRANSACTIONS,
+    WANTED,
+)
 from judging import State
 from render import page_of
 from results import Part, Results
@@ -98,6 +110,13 @@ def write_bridge(results: Results) -> None:
     bridge_rabbitmq.write_shovel(results, some)
 
 
+def write_handler_costs(results: Results) -> None:
+    costs = dict.fromkeys((handled.JSON, handled.AVRO), 4e-7) | dict.fromkeys(handled.PLAIN, 6e-7)
+    handler_costs.write_used(results, [costs] * ROUNDS)
+    for value in (handled.BYTES, handled.JSON):
+        handler_costs.write_not_used(results, value, now=5_000.0, before=5_100.0)
+
+
 def write_workers(results: Results) -> None:
     workers.write(results, {1: [800.0] * ROUNDS, 2: [1_500.0] * ROUNDS}, {1: [1.2] * ROUNDS, 2: [1.2] * ROUNDS})
 
@@ -109,6 +128,7 @@ WRITTEN: dict[str, Callable[[Results], None]] = {
     "exactly_once": write_exactly_once,
     "outbox": write_outbox,
     "columns": write_columns,
+    "handler_costs": write_handler_costs,
     "workers": write_workers,
     "bridge": write_bridge,
 }
@@ -119,6 +139,7 @@ SECTIONS = {
     "exactly_once": "From topic to topic exactly once",
     "outbox": "An outbox and its relay",
     "columns": "Handlers of columns",
+    "handler_costs": "Limits and event types",
     "workers": "Worker processes",
     "bridge": "The bridge",
 }
