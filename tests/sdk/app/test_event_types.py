@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from google.protobuf import duration_pb2, timestamp_pb2
+from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, timestamp_pb2
 
 from ottla import (
     App,
@@ -346,6 +346,35 @@ class TestTags:
         for data in (moments.serialize(moment, context), spans.serialize(span, context)):
             assert consumer.deliver(data).outcome == "done"
         assert seen == [moment, span]
+
+    def test_a_run_has_the_schema_names_of_its_records_one_by_one_and_later_without_looking(
+        self, schema_registry: Any
+    ) -> None:
+        class Counted(SchemaName):
+            looked = 0
+
+            def tag_of(self, record: Record[Any]) -> str | Malformed | None:
+                self.looked += 1
+                return super().tag_of(record)
+
+        client, context = SchemaRegistry(schema_registry.url), SerdeContext("orders", "value")
+        created = Avro(Created, registry=client).serialize(Created(1), context)
+        first, nested = (  # the first message of its file, and one inside another
+            Protobuf(type(value), registry=client, subject=lambda ctx, name: str(name)).serialize(value, context)
+            for value in (struct_pb2.Struct(), descriptor_pb2.DescriptorProto.ExtensionRange(start=1))
+        )
+        assert first is not None
+        known = [record_of(value) for value in (created, first) * 2]
+        others = [record_of(value) for value in (nested, None, b"", b"{}", first[:5], b"\0\0\0\x77\x77rest")]
+        by = Counted(client)
+        names = ["Created", "google.protobuf.Struct", "google.protobuf.DescriptorProto.ExtensionRange", None]
+        for _ in range(2):
+            found = by.tags_of([*known, *others])
+            assert found == [*names[:2] * 2, *names[2:], *map(by.tag_of, others[2:])]
+            assert all(isinstance(tag, Malformed) for tag in found[6:])
+        by.looked = 0
+        assert by.tags_of(known) == names[:2] * 2
+        assert by.looked == 0
 
     @pytest.mark.parametrize("name", ["", None, 7, "x" * 250])
     def test_a_name_that_is_none_is_refused(self, name: Any) -> None:

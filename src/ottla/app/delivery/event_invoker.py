@@ -69,7 +69,7 @@ class EventInvoker(Invoker):
         first = tags[0] if tags else None
         if first.__class__ is not Malformed and tags.count(first) == len(tags):  # one type: no loop over records
             handler = by_tag.get(first, default)  # type: ignore[arg-type]
-            run.chosen = dict.fromkeys(map(id, records), handler.call)
+            run.chosen = dict.fromkeys(records, handler.call)
             return {handler: records}, False
         by_type: dict[str | Malformed | None, list[AnyRecord]] = {}
         for record, tag in zip(records, tags, strict=True):
@@ -77,14 +77,14 @@ class EventInvoker(Invoker):
                 by_type[tag].append(record)
             except KeyError:
                 by_type[tag] = [record]
-        chosen, groups, has_malformed = dict[int, Call](), dict[EventHandler, list[AnyRecord]](), False
+        chosen, groups, has_malformed = dict[AnyRecord, Call](), dict[EventHandler, list[AnyRecord]](), False
         for tag, of_type in by_type.items():
             if isinstance(tag, Malformed):
                 for record in of_type:
                     record.value, has_malformed = tag, True
                 continue
             handler = by_tag.get(tag, default)  # type: ignore[arg-type]
-            chosen.update(zip(map(id, of_type), repeat(handler.call), strict=False))
+            chosen.update(zip(of_type, repeat(handler.call), strict=False))
             groups.setdefault(handler, []).extend(of_type)
         run.chosen = chosen
         return groups, has_malformed  # type: ignore[return-value]
@@ -94,7 +94,7 @@ class EventInvoker(Invoker):
         chosen, answer = run.chosen, self._answer
         if answer is None or not chosen or answer not in chosen.values():
             return
-        records = [record for record in run.records if chosen.get(id(record)) is answer]
+        records = [record for record in run.records if chosen.get(record) is answer]
         tags = self._events.by.tags_of(records)
         fields = {
             "group": self._group,

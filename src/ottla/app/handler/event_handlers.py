@@ -127,7 +127,7 @@ class EventHandlers:
 
         def call(subject: Any, context: Context) -> Any:
             try:
-                chosen = context._run.chosen[id(subject)]  # type: ignore[index,union-attr]  # a run that was decoded
+                chosen = context._run.chosen[subject]  # type: ignore[index,union-attr]  # a run that was decoded
             except KeyError:  # a copy, of a middleware or out of a retry topic
                 handler = choose(subject)
                 if isinstance(handler, Malformed):

@@ -92,8 +92,9 @@ class Run:
         """It waits for the commit of its end, and is handed out after that."""
         self.is_handled = False
         """Its worker is free, and its result waits for acknowledgements."""
-        self.chosen: dict[int, Any] | None = None
-        """By `id` of a record its handler, where that goes by event type. Written by the worker."""
+        self.chosen: dict[AnyRecord, Any] | None = None
+        """The handler of each record (by identity, so not of a copy), where that goes by event type. Written by the
+        worker."""
         self.store_s = 0.0
         """Seconds that a store took for the run as a whole. Written by the worker."""
 
