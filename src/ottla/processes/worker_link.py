@@ -1,4 +1,5 @@
-"""The connection between a supervisor and one worker process: a socket pair with a line of JSON for each message.
+"""The connection between a supervisor and one worker process: a socket pair with a line of JSON for each message. So is
+that between `ottla run --reload` and the service.
 
 The worker reports its progress, and receives the supervisor's orders: unlike a signal, none of them can reach another
 process that has the same id by then. A side that finds the link closed knows that the other process has ended.
@@ -10,12 +11,15 @@ import json
 import os
 import socket
 import threading
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 Message = dict[str, Any]
 
 LINK_VARIABLE: Final = "_OTTLA_WORKER_LINK"
 """In the environment of a worker: the descriptor of its end."""
+RELOAD_VARIABLE: Final = "_OTTLA_RELOAD_LINK"
+"""The same in a process of `--reload`."""
 MOST_BYTES: Final = 16 * 1024 * 1024
 """The longest message: metrics with this many bytes are a mistake."""
 _READ_BYTES: Final = 64 * 1024
@@ -36,10 +40,14 @@ class WorkerLink:
         return cls(own), other
 
     @classmethod
-    def of_descriptor(cls, descriptor: int) -> WorkerLink:
-        """Return the worker's end. Processes that the worker starts do not inherit it."""
-        os.set_inheritable(descriptor, False)
-        return cls(socket.socket(fileno=descriptor))
+    def of_environment(cls, environ: MutableMapping[str, str], variable: str) -> WorkerLink | None:
+        """Return this process's end; None if no supervisor has started it. Processes that it starts do not inherit
+        it."""
+        descriptor = environ.pop(variable, None)
+        if descriptor is None:
+            return None
+        os.set_inheritable(int(descriptor), False)
+        return cls(socket.socket(fileno=int(descriptor)))
 
     def send(self, message: Message) -> bool:
         """Send a message, and wait until it is taken. Returns False if the other process has ended."""

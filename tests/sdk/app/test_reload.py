@@ -20,7 +20,7 @@ from ottla.processes.file_changes import FileChanges, TooManyFiles, changed_betw
 from ottla.testing import wait_until
 
 SERVICE = """
-import os
+import os, time
 from ottla import App, Int64
 
 app = App({group!r}, settings={{"group.instance.id": "me", "session.timeout.ms": 45_000}})
@@ -28,6 +28,11 @@ app = App({group!r}, settings={{"group.instance.id": "me", "session.timeout.ms":
 @app.handler({topic!r}, value=Int64())
 def handle(number: int) -> None:
     print("handled", number, "by", {version!r}, os.getpid(), flush=True)
+
+    while number == 666:
+        time.sleep(0.01)
+    if number == 7:
+        time.sleep(2)  # so long the parent may take to notice a signal
 
 @app.on_stop
 def bye() -> None:
@@ -84,10 +89,11 @@ def test_folders_that_are_too_large_are_refused(tmp_path: Path, monkeypatch: pyt
         stamps_below([tmp_path])
 
 
-def run_reloaded(folder: Path, servers: str) -> ProcessLines:
-    """Start `ottla run --reload`."""
-    command = ["run", "reloaded_service:app", "--reload", "--log-level", "error"]
-    return ProcessLines([sys.executable, "-m", "ottla", *command], folder, OTTLA_BOOTSTRAP_SERVERS=servers)
+def run_reloaded(folder: Path, servers: str, **environ: str) -> ProcessLines:
+    """Start `ottla run --reload`, in a process group of its own."""
+    command = [sys.executable, "-m", "ottla", "run", "reloaded_service:app", "--reload"]
+    environ = {"OTTLA_BOOTSTRAP_SERVERS": servers, "OTTLA_LOG_LEVEL": "error", **environ}
+    return ProcessLines(command, folder, in_own_group=True, **environ)
 
 
 @pytest.fixture
@@ -191,3 +197,59 @@ def test_the_next_service_runs_in_a_process_that_was_loaded_before_the_change(
     running.process.send_signal(signal.SIGTERM)
     assert running.end() == 0, "without its spare process"
     assert running.lines[-1] == "stopped v3"
+
+
+@pytest.mark.complete
+@pytest.mark.representative("SIGINT")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_to_the_whole_process_group_is_one_stop(
+    reloaded: tuple[ProcessLines, Callable[[str], None]], kafka: Any, kafka_topic: str, number: signal.Signals
+) -> None:
+    running, _ = reloaded
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\7"])
+    running.line("handled 7 by v1")
+    os.killpg(running.process.pid, number)
+    assert running.end() == 0
+    assert "stopped v1" in running.lines, "gracefully"
+
+
+@pytest.mark.complete
+def test_a_second_signal_ends_the_service_at_once(
+    tmp_path: Path, kafka: Any, kafka_topic: str, kafka_group: str
+) -> None:
+    text = SERVICE.format(group=kafka_group, topic=kafka_topic, version="v1")
+    (tmp_path / "reloaded_service.py").write_text(text)
+    running = run_reloaded(tmp_path, kafka.bootstrap_servers, OTTLA_LOG_LEVEL="info")
+    try:
+        kafka.produce(kafka_topic, [b"\0" * 6 + b"\2\x9a"])
+        running.line("handled 666 by v1")
+        running.process.send_signal(signal.SIGTERM)
+        running.line("app_stopping")
+        running.process.send_signal(signal.SIGTERM)
+        running.line("ended at once by a second signal; delivered again: ", f"{kafka_topic}-0 from offset 0")
+        assert running.end() == 128 + signal.SIGTERM
+    finally:
+        running.close()
+
+
+SLOW_START = """
+import os, sys, time
+if "_OTTLA_RELOAD_LINK" in os.environ:
+    os.write(1, b"begins\\n")
+    while not os.path.exists("may_go_on"):
+        time.sleep(0.01)
+"""
+
+
+def test_ctrl_c_while_the_service_starts_is_a_stop_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_START)
+    (tmp_path / "reloaded_service.py").write_text("import threading\nthreading.Event().wait()")
+    running = run_reloaded(tmp_path, "localhost:1", PYTHONPATH=str(tmp_path))
+    try:
+        running.line("begins")
+        os.killpg(running.process.pid, signal.SIGINT)
+        (tmp_path / "may_go_on").touch()
+        assert running.end() == 0
+        assert not [line for line in running.lines if "Traceback" in line or "KeyboardInterrupt" in line]
+    finally:
+        running.close()

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from ottla import App
-from ottla.cli.services import worker as worker_module
-from ottla.cli.services.worker import LINK_VARIABLE, Worker
+from ottla.cli.services import orders
+from ottla.cli.services.worker import Worker
 from ottla.errors import ConfigError
-from ottla.processes.worker_link import WorkerLink
+from ottla.processes.worker_link import LINK_VARIABLE, WorkerLink
 from ottla.testing import wait_until
 
 
@@ -58,7 +58,7 @@ def test_a_stop_before_the_app_is_loaded_holds_for_the_app_too(
     link: WorkerLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signalled = threading.Event()
-    monkeypatch.setattr(worker_module.os, "kill", lambda pid, number: signalled.set())
+    monkeypatch.setattr(orders.os, "kill", lambda pid, number: signalled.set())
     link.send({"do": "stop"})
     assert signalled.wait(30)
     loaded = app()

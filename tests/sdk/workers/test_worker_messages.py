@@ -22,7 +22,10 @@ class TestLink:
     @pytest.fixture
     def ends(self) -> Iterator[tuple[WorkerLink, WorkerLink]]:
         own, other = WorkerLink.pair()
-        inherited = WorkerLink.of_descriptor(other.detach())
+        environ = {"LINK": str(other.detach())}
+        inherited = WorkerLink.of_environment(environ, "LINK")
+        assert inherited is not None
+        assert environ == {}
         yield own, inherited
         own.close()
         inherited.close()

@@ -10,12 +10,9 @@ modules to import. That is half of the time from a save to the first record.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +22,12 @@ from typing import Final
 import click
 
 import ottla
-from ottla.cli.shared.signals import noted_signals
+from ottla.cli.services.orders import GO, STOP, end_order
+from ottla.cli.shared.signals import noted_signals, sigint_blocked
 from ottla.errors import ConfigError
 from ottla.processes.file_changes import FileChanges, TooManyFiles
+from ottla.processes.supervision import ENDED_BY_STOP
+from ottla.processes.worker_link import RELOAD_VARIABLE, WorkerLink
 
 _GRACE_S: Final = 30.0
 """How long a service may take to drain, commit and leave its group; longer than `drain_s` is by default."""
@@ -70,32 +70,38 @@ class Reloader:
                     _say(f"the service ended with exit code {self._child.process.returncode}, waiting for a change")
                     self._forget()
                 elif self._spare is None and time.monotonic() - self._started_s >= _SPARE_AFTER_S:
-                    self._spare = self._spawned(_OTTLA_SPARE="1")
+                    self._spare = self._spawned()
             self._drop_spare()
             return self._end()
 
     def _start(self) -> None:
         spare, self._spare = self._spare, None
-        self._child = spare if spare is not None and spare.go() else self._spawned()
+        if spare is None or not spare.go():
+            spare = self._spawned()
+            spare.go()
+        self._child = spare
         self._started_s = time.monotonic()
 
-    def _spawned(self, **environ: str) -> _Child:
-        reading, writing = os.pipe()
+    def _spawned(self) -> _Child:
+        """Start a process that loads Ottla and waits until it may run the service."""
+        link, other = WorkerLink.pair()
         try:
+            descriptor = other.fileno()
             # Python takes compiled code for current whose source was changed within the same second to the same size.
-            own = {"PYTHONDONTWRITEBYTECODE": "1", "_OTTLA_PARENT_PIPE": str(reading), **environ}
-            process = subprocess.Popen(self._command, pass_fds=[reading], env={**os.environ, **own})
+            own = {"PYTHONDONTWRITEBYTECODE": "1", RELOAD_VARIABLE: str(descriptor)}
+            with sigint_blocked():  # a terminal sends Ctrl-C to the service as well, whose imports it would end
+                process = subprocess.Popen(self._command, pass_fds=[descriptor], env={**os.environ, **own})
         except BaseException:
-            os.close(writing)
+            link.close()
             raise
         finally:
-            os.close(reading)
-        return _Child(process, writing)
+            other.close()
+        return _Child(process, link)
 
     def _drop_spare(self) -> None:
         spare, self._spare = self._spare, None
         if spare is not None:
-            os.close(spare.pipe)  # which it waits for
+            spare.link.close()  # which it waits for
             try:
                 spare.process.wait(_LAST_GRACE_S)
             except subprocess.TimeoutExpired:
@@ -106,82 +112,56 @@ class Reloader:
         """End the service: gracefully, then at once, then by force. Returns its exit code; 0 if none runs."""
         if self._child is None:
             return 0
-        child = self._child.process
-        # A terminal sends Ctrl-C to the service as well: a second signal would end it at once.
-        if not (self._signals and self._signals[0] == signal.SIGINT and _is_in_foreground()):
-            child.send_signal(signal.SIGTERM)
+        child = self._child
+        order = STOP
         for seconds in (_GRACE_S, _LAST_GRACE_S):
-            code = self._waited(child, seconds)
-            if code is not None:
-                self._forget()
-                return code
+            child.link.send_at_once(order)
+            if self._has_ended(child, seconds):
+                break
             _say(f"the service has not ended after {seconds:g} s, ending it at once")
-            child.send_signal(signal.SIGTERM)
-        child.kill()
-        child.wait()
+            order = end_order(signal.SIGTERM)
+        else:
+            child.process.kill()
         self._forget()
-        return child.returncode
+        code = child.process.wait()
+        code = code if code >= 0 else 128 - code
+        is_first_order = order is STOP and len(self._signals) <= 1
+        return 0 if is_first_order and code in ENDED_BY_STOP else code  # amid its imports: nothing is lost
 
-    def _waited(self, child: subprocess.Popen[bytes], seconds: float) -> int | None:
-        """Wait for the end; a second signal to the parent is passed on, which ends the service at once."""
-        passed = max(1, len(self._signals))
+    def _has_ended(self, child: _Child, seconds: float) -> bool:
+        """Wait for the end. A second signal to the parent ends the service at once, a third one kills it."""
+        passed = 1
         for _ in range(round(seconds / 0.05)):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return child.wait(0.05)
-            if len(self._signals) > passed and not _is_in_foreground():
+                child.process.wait(0.05)
+                return True
+            if len(self._signals) > passed:
                 passed = len(self._signals)
-                child.send_signal(signal.SIGTERM)
-        return None
+                if passed == 2:
+                    child.link.send_at_once(end_order(self._signals[-1]))
+                else:
+                    child.process.kill()
+        return False
 
     def _forget(self) -> None:
         if self._child is not None:
-            os.close(self._child.pipe)
+            self._child.link.close()
         self._child = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A process of the service, and the pipe whose end it waits for: the parent's."""
+    """A process of the service, and the link by which it is ordered to stop."""
 
     process: subprocess.Popen[bytes]
-    pipe: int
+    link: WorkerLink
 
     def go(self) -> bool:
-        """Let a spare process run the service. Returns False if it has ended."""
-        try:
-            os.write(self.pipe, b"\n")
-        except BrokenPipeError:
-            os.close(self.pipe)
-            self.process.wait()
-            return False
-        return True
-
-
-def wait_as_spare(reading: int) -> None:
-    """Wait in a spare process until the service is to run in it. Raises `SystemExit` if it is not needed."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it Ctrl-C as well
-    if not os.read(reading, 1):
-        raise SystemExit(0)
-    signal.signal(signal.SIGINT, before)
-    importlib.invalidate_caches()
-
-
-def end_with_parent(reading: int) -> None:
-    """Stop this service when its parent has died: no other process would end it."""
-
-    def watch() -> None:
-        with contextlib.suppress(OSError):
-            os.read(reading, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="ottla-parent", daemon=True).start()
-
-
-def _is_in_foreground() -> bool:
-    """Return whether a terminal sends its signals to this process and its children."""
-    try:
-        return sys.stdin is not None and sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (OSError, ValueError):
+        """Let the process run the service. Returns False if it has ended."""
+        if self.link.send_at_once(GO):
+            return True
+        self.link.close()
+        self.process.wait()
         return False
 
 

@@ -27,7 +27,7 @@ from ottla.cli.shared.target import import_target, names_of
 from ottla.config.chosen_address import given_on_command_line
 from ottla.config.worker_names import number_of_worker
 from ottla.errors import ConfigError
-from ottla.processes.worker_link import LINK_VARIABLE
+from ottla.processes.worker_link import LINK_VARIABLE, RELOAD_VARIABLE
 from ottla.telemetry.logs.log_lines import LEVELS, Format
 from ottla.telemetry.logs.log_sink import configure_program
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
@@ -151,9 +151,10 @@ def run(
     if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
         given_on_command_line(bootstrap_servers, os.environ)
     with contextlib.nullcontext() if worker is None else worker.reporting_refusals():
-        _be_spare("ottla.aio.serve.runner" if on_event_loop else "ottla.sync.serve.runner")
+        reloaded = _reloaded("ottla.aio.serve.runner" if on_event_loop else "ottla.sync.serve.runner")
         app = load_app(target)
-        _be_reloaded(app)
+        if reloaded is not None:
+            _obey(reloaded, app)
         if bootstrap_servers is not None:
             use_address(app, bootstrap_servers)
         if start_timeout is not None:
@@ -167,12 +168,13 @@ def run(
         server = console = None
         if worker is not None:
             worker.loaded(app, hung_after_s=hung_after_s)
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # for what the service starts
         else:
             click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
             server = None if health_port is None else health_server(app.health, health_host, health_port)
         if console_port is not None:
             console = _console(app, console_port, may_write=console_write, on_event_loop=on_event_loop)
+        if worker is not None or reloaded is not None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # for what the service starts
         as_they_were()
         leave_signals_to_service()
         try:
@@ -239,20 +241,22 @@ def _without(arguments: Sequence[str], option: str, *, takes_value: bool = False
     return kept
 
 
-def _be_spare(runner: str) -> None:
-    """In a spare process of `--reload`, load all but the service, and wait for the change that needs it."""
-    if os.environ.pop("_OTTLA_SPARE", None) is not None:
-        importlib.import_module(runner)
-        importlib.import_module("ottla.cli.services.reload").wait_as_spare(int(os.environ["_OTTLA_PARENT_PIPE"]))
+def _reloaded(runner: str) -> Any:
+    """Return the orders of `--reload` to this process, when it is to run the service; None if it has not started it.
+    Meanwhile all but the service is loaded."""
+    if RELOAD_VARIABLE not in os.environ:
+        return None
+    ignore_sigint()  # its parent orders it to stop
+    orders = importlib.import_module("ottla.cli.services.orders")
+    importlib.import_module(runner)
+    return orders.of_reloader(os.environ)
 
 
-def _be_reloaded(app: App) -> None:
-    """Under `--reload`, end with the parent, and leave the group at each end: as a static member the service would keep
-    its place for a session, and have the id of the one that it is a copy of."""
-    parent_pipe = os.environ.pop("_OTTLA_PARENT_PIPE", None)
-    if parent_pipe is not None:
-        importlib.import_module("ottla.cli.services.reload").end_with_parent(int(parent_pipe))
-        app.settings.pop("group.instance.id", None)
+def _obey(orders: Any, app: App) -> None:
+    """Stop the app when `--reload` orders it. It leaves its group at each end: as a static member it would keep its
+    place for a session, and have the id of the one that it is a copy of."""
+    app.settings.pop("group.instance.id", None)
+    orders.obey_for(app)
 
 
 def _leave_handlers_behind() -> None:

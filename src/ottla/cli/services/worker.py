@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 from collections.abc import Iterator, MutableMapping
 from typing import Final
 
 from ottla.app import App
 from ottla.app.runtime.health_paths import body_of
-from ottla.app.runtime.stop_signals import end_at_once
 from ottla.app.runtime.worker_checks import check_fits_workers
+from ottla.cli.services.orders import Orders
 from ottla.errors import ConfigError
-from ottla.processes.worker_link import LINK_VARIABLE, WorkerLink
+from ottla.processes.worker_link import LINK_VARIABLE, Message, WorkerLink
 from ottla.sync.serve.health_http import MeasuredHealth
 from ottla.telemetry.sdk_setup import prometheus_text
 
@@ -29,29 +28,19 @@ _HUNG_AFTER: Final = 5
 """Times `unready_after_s`: probes and alerts come first."""
 
 
-class Worker:
+class Worker(Orders):
     """This process. `of_environment` returns None unless a supervisor has started it."""
-
-    def __init__(self, link: WorkerLink) -> None:
-        self._link = link
-        self._app: App | None = None
-        self._health: MeasuredHealth | None = None
-        self._is_stop_asked = False
-        threading.Thread(target=self._obey, name="ottla-worker-orders", daemon=True).start()
 
     @classmethod
     def of_environment(cls, environ: MutableMapping[str, str] = os.environ) -> Worker | None:
-        descriptor = environ.pop(LINK_VARIABLE, None)
-        return None if descriptor is None else cls(WorkerLink.of_descriptor(int(descriptor)))
+        link = WorkerLink.of_environment(environ, LINK_VARIABLE)
+        return None if link is None else cls(link)
 
     def loaded(self, app: App, *, hung_after_s: float | None) -> None:
         """Report that the app was imported, and from now on how it is. Raises `ConfigError` if it cannot be right in
         several processes."""
         check_fits_workers(app)
-        self._app = app
-        if self._is_stop_asked:
-            app.stop()
-        self._health = MeasuredHealth(app.health)
+        health = self.obey_for(app)
         hung_after_s = _HUNG_AFTER * app.unready_after_s if hung_after_s is None else hung_after_s
         self._link.send(
             {
@@ -61,7 +50,7 @@ class Worker:
                 "hung_after_ms": round(1_000 * hung_after_s),
             }
         )
-        threading.Thread(target=self._report, args=(self._health,), name="ottla-worker-reports", daemon=True).start()
+        threading.Thread(target=self._report, args=(health,), name="ottla-worker-reports", daemon=True).start()
 
     @contextlib.contextmanager
     def reporting_refusals(self) -> Iterator[None]:
@@ -83,27 +72,12 @@ class Worker:
                 return
             every.wait(REPORT_EVERY_S)
 
-    def _obey(self) -> None:
-        while (order := self._link.receive()) is not None:
-            if order.get("do") == "stop":
-                self._stop()
-            elif order.get("do") == "end":
-                self._end(int(order["signal"]))
-            elif order.get("do") == "metrics":
-                scrape = prometheus_text()
-                content_type, text = ("", b"") if scrape is None else scrape()
-                answer = {"said": "metrics", "id": order["id"], "content_type": content_type, "text": text.decode()}
-                self._link.send(answer)
-        self._stop()
-
-    def _stop(self) -> None:
-        self._is_stop_asked = True  # before it looks for the app, which may come meanwhile
-        if self._app is not None:
-            self._app.stop()
-        else:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def _end(self, number: int) -> None:
-        if self._health is None:
-            os._exit(128 + number)
-        end_at_once(number, self._health.latest)
+    def carry_out(self, order: Message) -> None:
+        """Obey one order of the supervisor."""
+        if order.get("do") != "metrics":
+            super().carry_out(order)
+            return
+        scrape = prometheus_text()
+        content_type, text = ("", b"") if scrape is None else scrape()
+        answer = {"said": "metrics", "id": order["id"], "content_type": content_type, "text": text.decode()}
+        self._link.send(answer)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import click
 
+from ottla.cli.services.orders import STOP, end_order
 from ottla.cli.shared.signals import noted_signals, sigint_blocked
 from ottla.config.worker_names import WORKER_VARIABLE
 from ottla.processes.supervision import Effect, End, How, LogWorker, Start, Supervision, WorkerReport
@@ -70,11 +71,9 @@ class _Process:
         if how is How.KILLED:
             self._popen.kill()
         elif how is How.AT_ONCE:
-            self._link.send_at_once({"do": "end", "signal": number})
+            self._link.send_at_once(end_order(number))
         else:
-            # By message, not by signal: what sends SIGTERM to all processes of a service (systemd) would have sent a
-            # worker two, and the second one ends it at once.
-            self._link.send_at_once({"do": "stop"})
+            self._link.send_at_once(STOP)
 
     def ask_metrics(self, scrape: int) -> bool:
         return self._link.send_at_once({"do": "metrics", "id": scrape})
