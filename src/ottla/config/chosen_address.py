@@ -11,9 +11,11 @@ import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Final
 
+from ottla.config.addresses import BadAddress, parse_addresses
 from ottla.config.catalog import ALIASES, Role
 from ottla.config.settings import SERVERS_VARIABLE, Settings
-from ottla.showing import shown_text
+from ottla.errors import ConfigError
+from ottla.showing import shown, shown_text
 
 __all__ = ["given_on_command_line", "say_which_address", "say_which_of"]
 
@@ -50,7 +52,12 @@ def say_which_of(taken: str, origin: str, others: Mapping[str, str]) -> None:
 
 
 def given_on_command_line(servers: str, environ: MutableMapping[str, str]) -> None:
-    """Use this address for all settings of the process without one, whatever the environment has."""
+    """Use this address for all settings of the process without one, whatever the environment has. Raises `ConfigError`
+    that names the option: settings would name the variable."""
+    try:
+        parse_addresses(servers)
+    except BadAddress as error:
+        raise ConfigError(f"--bootstrap-servers: found {shown(servers)}, wanted {error}") from None
     for name in [*(f"OTTLA_{role.name}_BOOTSTRAP_SERVERS" for role in Role), _ALIAS]:
         environ.pop(name, None)
     environ[SERVERS_VARIABLE] = servers

@@ -32,6 +32,15 @@ def test_options_that_contradict_each_other_are_refused(options: list[str], prob
     assert problem in result.output
 
 
+@pytest.mark.parametrize("options", [[], ["--reload"], ["--workers", "2"]], ids=["alone", "reload", "workers"])
+def test_an_address_that_is_none_is_an_error_of_the_option_without_its_password(options: list[str]) -> None:
+    result = CliRunner().invoke(main, ["run", "there_is_none:app", "-b", "me:s3cret@broker:9092", *options])
+    assert result.exit_code == 2
+    assert "--bootstrap-servers: found '********@broker:9092', wanted host:port" in result.output
+    assert "OTTLA_BOOTSTRAP_SERVERS" not in result.output
+    assert "s3cret" not in result.output
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["run", "a:app", "--workers", "2", "-b", "x"], ["run", "--workers=2", "a:app", "-b", "x"]],

@@ -139,6 +139,8 @@ def run(
         raise ConfigError("--workers: found with --reload, which runs one process; wanted one of the two")
     if workers is not None and console_port is not None:
         raise ConfigError("--workers: found with --console-port, whose page is of one process; wanted --health-port")
+    if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
+        given_on_command_line(bootstrap_servers, os.environ)
     if reloads or reload_dirs:
         raise SystemExit(_reload(sys.argv[1:], reload_dirs))
     if workers is not None:
@@ -148,8 +150,6 @@ def run(
     configure_program(level=log_level, format=log_format, worker=None if worker is None else number_of_worker())
     if hung_after_s is not None and worker is None:
         raise ConfigError("--hung-after: found without --workers, wanted both")
-    if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
-        given_on_command_line(bootstrap_servers, os.environ)
     with contextlib.nullcontext() if worker is None else worker.reporting_refusals():
         reloaded = _reloaded("ottla.aio.serve.runner" if on_event_loop else "ottla.sync.serve.runner")
         app = load_app(target)
