@@ -125,6 +125,15 @@ def test_tasks_are_listed_and_shown_before_a_scheduler_has_run(kafka: Kafka, kaf
     assert (unknown.exit_code, "no message waits with the id 'none'" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("command", ["list", "show x"])
+def test_a_schedule_that_there_is_not_is_created_by_its_own_command(kafka: Kafka, kafka_group: str, command: str):
+    name, servers = f"{kafka_group}-none", kafka.bootstrap_servers
+    missing = CliRunner().invoke(main, ["schedule", *command.split(), "--name", name, "-b", servers])
+    assert missing.exit_code == 2
+    assert f"ottla schedule run --name {name} --bootstrap-servers {servers}" in missing.stderr
+    assert "topics create" not in missing.stderr
+
+
 @pytest.mark.parametrize("command", ["list", "show x", "pause x", "run"])
 def test_a_name_that_no_schedule_can_have_is_refused(command: str):
     ended = CliRunner().invoke(main, ["schedule", *command.split(), "--name", "bad name"])

@@ -139,13 +139,18 @@ def cancel(schedule_id: str, kafka: Settings, out: Output, consent: Consent, nam
 def _waiting(kafka: Settings, name: str, *, tasks: list[State]) -> list[ScheduledMessage]:
     from ottla.browse.topic_reader import TopicReader
     from ottla.schedule.listing import waiting_in
+    from ottla.schedule.topics import command_for
 
+    servers, topic = kafka["bootstrap.servers"], schedule_topic(name)
     try:
-        with TopicReader(kafka["bootstrap.servers"], schedule_topic(name), settings=kafka) as reader:
+        with TopicReader(servers, topic, settings=kafka) as reader:
             return waiting_in(reader.stream_to_end())
     except UnknownTopic:
         if not tasks:
-            raise
+            raise UnknownTopic(
+                f"{topic}: the cluster does not have the topic of this schedule; a first delayed message creates it, "
+                f"and so does `{command_for(topic, servers)}`"
+            ) from None
         return []  # apps declare tasks before the first scheduler creates the topic of messages
 
 
