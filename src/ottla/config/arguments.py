@@ -55,7 +55,7 @@ OTHER_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
         "store_offsets": "ack(record): offsets are committed when their records are done",
     },
     "app": {
-        **dict.fromkeys(("subscriber", "agent", "topic", "consumer"), "@app.handler('orders', value=Json(Order))"),
+        **dict.fromkeys(("subscriber", "agent", "consumer"), "@app.handler('orders', value=Json(Order))"),
         "dataframe": "@app.handler('orders', columns=True)",
         "publisher": "producer = app.producer(value=Json(Order)), and producer.send(topic, value) in the handler",
         "publish": "producer = app.producer(value=Json(Order)), and producer.send(topic, value) in the handler",

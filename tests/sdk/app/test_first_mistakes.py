@@ -31,6 +31,7 @@ from ottla import (
     RetryTopics,
 )
 from ottla.admin import Admin, AsyncAdmin
+from ottla.config.arguments import OTHER_METHODS
 
 SERVERS = "localhost:1"
 
@@ -135,6 +136,10 @@ def test_a_method_of_another_client_is_said_with_the_one_of_this(
     assert not hasattr(made, name)
     if isinstance(made, Producer):
         made.close()
+
+
+def test_no_method_that_an_app_has_is_said_to_be_of_another_client() -> None:
+    assert [name for name in OTHER_METHODS["app"] if hasattr(App("g"), name)] == []
 
 
 def test_signatures_are_those_of_what_is_called() -> None:
