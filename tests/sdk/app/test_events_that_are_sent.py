@@ -25,6 +25,7 @@ from ottla import (
 )
 from ottla.outbox.outbox import headers_of
 from ottla.stores import Sqlite
+from ottla.sync.serve.outbox_relay import OutboxRelay
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, consumer_for
 from tests.kit.both_shells import PRODUCERS
@@ -107,6 +108,28 @@ async def test_an_event_without_a_key_has_its_partition_key(
         await producer.send(kafka_topic, 4, event_type="order.created")
     found: list[Record[Any]] = kafka.consume_all(kafka_topic, at_least=4)
     assert {record.raw_value[-1]: record.raw_key for record in found} == {1: b"eu-1", 2: b"own", 3: b"eu-1", 4: None}  # type: ignore[index]
+
+
+@pytest.mark.parametrize("serde", [None, str], ids=["no serde", "text"])
+def test_an_event_of_an_outbox_without_a_key_has_its_partition_key(
+    kafka: Kafka, kafka_topic: str, tmp_path: Path, serde: Any
+) -> None:
+    outbox = Outbox(Sqlite(str(tmp_path / "shop.db")), value=EVENTS, key=serde)
+    outbox.create_tables()
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        outbox.add(connection, kafka_topic, 1, headers=WITH_KEY)
+        outbox.add(connection, kafka_topic, 2, key=b"own" if serde is None else "own", headers=WITH_KEY)
+        outbox.add(connection, kafka_topic, 3, event_type="order.created")
+        connection.commit()
+    relay = OutboxRelay(outbox, kafka.bootstrap_servers)
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    try:
+        found: list[Record[Any]] = kafka.consume_all(kafka_topic, at_least=3)
+    finally:
+        relay.stop()
+        thread.join()
+    assert {record.raw_value[-1]: record.raw_key for record in found} == {1: b"eu-1", 2: b"own", 3: None}  # type: ignore[index]
 
 
 def test_the_official_sdk_takes_the_same_key() -> None:
