@@ -343,6 +343,7 @@ def _pairs(option: str, pairs: Sequence[str], wanted: str) -> dict[str, str]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise StartupError(f"{option}: found {pair!r}, wanted {wanted}")
+            found_pair = "" if "PASSWORD" in wanted else f"found {pair!r}, "  # it may be a password
+            raise StartupError(f"{option}: {found_pair}wanted {wanted}")
         found[key] = value
     return found

@@ -120,6 +120,7 @@ def prepared(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.Monke
         parking.park(number, "RecordTooLarge: too large")
     parking.close()
 
+    Path("users.txt").write_text("app=secret\n")
     Path("billing.py").write_text(SERVICE)
     Path("clusters.toml").write_text(CLUSTERS.format(servers=cluster.bootstrap_servers))
     Path("clusters.toml").chmod(0o600)

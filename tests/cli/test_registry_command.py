@@ -80,7 +80,9 @@ def test_a_schema_that_the_cluster_did_not_keep_is_not_called_registered() -> No
 
 def test_in_memory_it_needs_no_cluster_and_says_who_may_do_what(start: Start, tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
-    users = ("--user", "app=s3cret", "--read-only-user", "ci=0ther")
+    (tmp_path / "users").write_text("app=s3cret\n")
+    (tmp_path / "readers").write_text("ci=0ther\n")
+    users = ("--users", str(tmp_path / "users"), "--read-only-users", str(tmp_path / "readers"))
     opened = start("--memory", "--host", "0.0.0.0", *users, "--tls-cert", str(certificates.server))
     url = url_of(opened).replace("0.0.0.0", "127.0.0.1")
     line = ["schemas", "list", "--registry", url, "--registry-ca", str(certificates.ca), "--registry-user", "ci"]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from broker_embedded.process import main
+from ottla.cli import main as ottla_main
 from ottla.columnar import read, write
 from ottla.errors import AuthenticationError
 
@@ -54,6 +56,54 @@ def test_a_broker_with_certificates_made_for_it(tmp_path: Path) -> None:
     assert (folder / "server.pem").stat().st_mode & 0o077 == 0
 
 
+def test_passwords_come_from_a_file_and_are_no_arguments(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("alice=s3cret=\n\nbob=0ther\n")
+    options = ["--security-protocol", "SASL_PLAINTEXT", "--users", str(tmp_path / "users"), "--topics", "orders"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "broker", "start", *options, "--log-level", "error"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip().partition("=")[2]
+        settings = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+        }
+        for name, password in (("alice", "s3cret="), ("bob", "0ther")):
+            login = {**settings, "sasl.username": name, "sasl.password": password}
+            assert read("orders", settings=login).read_all().num_rows == 0
+        assert b"s3cret" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"alice=a\ns3cret\n", "users, line 2: wanted NAME=PASSWORD"),
+        (b"=s3cret\n", "line 1: wanted NAME=PASSWORD"),
+        (b"s3cret=\n", "line 1: wanted NAME=PASSWORD"),
+        (b"s3cret\xff", "wanted text in UTF-8"),
+        (b"s3cret=x\n" * 200_000, "found more than 1,048,576 bytes"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+@pytest.mark.parametrize("command", [("broker", "start"), ("registry", "start", "--memory")])
+def test_a_file_of_users_that_cannot_be_read_is_refused_without_a_password(
+    tmp_path: Path, text: bytes | None, said: str, command: tuple[str, ...]
+) -> None:
+    if text is not None:
+        (tmp_path / "users").write_bytes(text)
+    refused = CliRunner().invoke(ottla_main, [*command, "--port", "0", "--users", str(tmp_path / "users")])
+    assert refused.exit_code == 2
+    assert said in refused.stderr
+    assert "s3cret" not in refused.output
+
+
 def test_a_broker_that_takes_tokens() -> None:
     options = ["--topics", "orders", "--security-protocol", "SASL_PLAINTEXT", "--sasl-mechanism", "OAUTHBEARER"]
     options += ["--oauth", "scope=kafka", "--max-reauth-ms", "OAUTHBEARER=60000", "--log-level", "error"]
@@ -88,7 +138,7 @@ def test_a_broker_that_takes_tokens() -> None:
         (["--oauth", "isuer=x"], "--oauth: found 'isuer', wanted one of"),
         (["--max-reauth-ms", "PLAIN=soon"], "--max-reauth-ms: PLAIN: found 'soon'"),
         (["--user", "alice=secret"], "users: --security-protocol is missing"),
-        (["--security-protocol", "SASL_PLAINTEXT", "--user", "alice"], "--user: found 'alice', wanted NAME=PASSWORD"),
+        (["--security-protocol", "SASL_PLAINTEXT", "--user", "alice"], "--user: wanted NAME=PASSWORD"),
         (["--security-protocol", "SSL"], "SSL needs the broker's certificate"),
         (["--security-protocol", "SSL", "--certificate", "/nowhere/x.pem"], "/nowhere/x.pem: No such file"),
         (

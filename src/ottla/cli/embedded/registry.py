@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.embedded.users_file import users_file_option, users_in
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import warn
@@ -40,12 +41,13 @@ def registry() -> None:
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address to listen on. 0.0.0.0 is every address of this machine; without --user other machines need no login.",
+    help="Address to listen on. 0.0.0.0 is every address of this machine, open to all without --users.",
 )
 @click.option("--memory", is_flag=True, help="Keep the schemas in memory only, without a cluster.")
 @click.option(
     "--user", "users", multiple=True, metavar="NAME=PASSWORD", help="A user for basic authentication; may be repeated."
 )
+@users_file_option("--users", "users_file", whose="users for basic authentication")
 @click.option(
     "--read-only-user",
     "readers",
@@ -53,6 +55,7 @@ def registry() -> None:
     metavar="NAME=PASSWORD",
     help="A user who may change nothing; may be repeated.",
 )
+@users_file_option("--read-only-users", "readers_file", whose="users who may change nothing")
 @click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
 @click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key, if in another file.")
 @reaches_a_cluster
@@ -61,7 +64,9 @@ def start(
     host: str,
     memory: bool,
     users: tuple[str, ...],
+    users_file: Path | None,
     readers: tuple[str, ...],
+    readers_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     kafka: Settings,
@@ -78,11 +83,13 @@ def start(
     Examples:
       ottla registry start
       ottla registry start --port 0 --memory
-      ottla registry start --memory --port 0 --user app=secret --read-only-user ci=other
+      ottla registry start --memory --port 0 --users users.txt --read-only-user ci=other
     """
     from ottla.testing.registry import EmbeddedRegistry
 
-    accepted, reading = _users("--user", users), _users("--read-only-user", readers)
+    accepted = _users("--user", users) | _users("--users", users_in(users_file, "--users"))
+    reading = _users("--read-only-user", readers)
+    reading |= _users("--read-only-users", users_in(readers_file, "--read-only-users"))
     both = sorted(accepted.keys() & reading.keys())
     if both:
         raise InputError(f"found {both[0]} as --user and as --read-only-user, wanted one of them")

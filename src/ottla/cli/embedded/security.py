@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from ottla.cli.embedded.users_file import users_file_option, users_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,6 +19,7 @@ _OPTIONS = (
         help="The protocol for clients. Default: PLAINTEXT, without a password.",
     ),
     click.option("--user", "users", multiple=True, metavar="NAME=PASSWORD", help="A user for SASL; may be repeated."),
+    users_file_option("--users", "users_file", whose="users for SASL"),
     click.option(
         "--sasl-mechanism",
         "mechanisms",
@@ -68,6 +72,7 @@ def security_arguments(
     mechanisms: tuple[str, ...],
     oauth: tuple[str, ...] = (),
     reauth: tuple[str, ...] = (),
+    users_file: Path | None = None,
     **named: str | None,
 ) -> list[str]:
     """The options as arguments of `python -m broker_embedded`."""
@@ -75,7 +80,7 @@ def security_arguments(
     for name, value in named.items():
         if value is not None:
             arguments += [f"--{name.replace('_', '-')}", value]
-    for user in users:
+    for user in (*users, *users_in(users_file, "--users")):
         arguments += ["--user", user]
     for mechanism in mechanisms:
         arguments += ["--sasl-mechanism", mechanism]
