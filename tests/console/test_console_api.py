@@ -275,7 +275,9 @@ def test_a_dead_cluster_leaves_every_page_an_answer(tmp_path: Path) -> None:
     """Nobody listens at the address, nor at that of the registry: each question gets the reason, none hangs, and none
     is a mistake of ours."""
     kafka = cluster_settings("127.0.0.1:1", {}, environ={})
-    choices = ConsoleOptions(folder=tmp_path, registry="http://127.0.0.1:1")
+    declared = tmp_path / "cluster.toml"
+    declared.write_text("[topics.orders]\n")
+    choices = ConsoleOptions(folder=tmp_path, registry="http://127.0.0.1:1", declared=(declared,))
     with running_console(kafka, choices) as running, ThreadPoolExecutor(8) as at_once:
         names = [*READS, "tail"]
         paths = [

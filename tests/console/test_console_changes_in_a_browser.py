@@ -1,4 +1,4 @@
-"""Topics are created, changed and deleted in a real Chromium, on a cluster with 2,000 topics."""
+"""Topics are created, changed, deleted and compared in a real Chromium, on a cluster with 2,000 topics."""
 
 from __future__ import annotations
 
@@ -34,6 +34,30 @@ def on_large(large: EmbeddedCluster, tmp_path: Path) -> Iterator[Running]:
     settings = cluster_settings(large.bootstrap_servers, {}, environ={})
     with running_console(settings, ConsoleOptions(may_write=True, folder=tmp_path, every_s=1.0)) as running:
         yield running
+
+
+def test_the_diff_of_declarations_is_shown_and_changes_nothing(
+    large: EmbeddedCluster, opened: Opened, tmp_path: Path
+) -> None:
+    """Every one of the 2,000 topics is declared otherwise than it is."""
+    file = tmp_path / "cluster.toml"
+    topics = [f'[topics.orders-{number:04}]\nsettings.retention.ms = "1h"\n' for number in range(TOPICS)]
+    file.write_text("".join(topics))
+    settings = cluster_settings(large.bootstrap_servers, {}, environ={})
+    with running_console(settings, ConsoleOptions(declared=(file,))) as running, opened(running, "/") as page:
+        page.get_by_role("link", name="Declared").click()
+        shows(page, f"{TOPICS:,} differences to")
+        region = page.get_by_role("region", name="What applying would change")
+        expect(region).to_contain_text("orders-0000", timeout=PATIENCE_MS)
+        expect(region).to_contain_text("604800000 without it")
+        shows(page, "1,000 more")
+        shows(page, "ottla apply plan")
+        expect(page.locator("main").get_by_role("button", name="Compare again")).to_have_count(1)
+        file.write_text("[topics.orders-0000]\n")
+        page.get_by_role("button", name="Compare again").click()
+        shows(page, "The cluster is as declared.")
+    with Admin(large.bootstrap_servers) as admin:
+        assert admin.topic_settings("orders-0000")["retention.ms"].value == "604800000"
 
 
 @pytest.mark.complete

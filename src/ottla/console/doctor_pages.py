@@ -11,10 +11,12 @@ from ottla.admin.doctor import Baseline, Evidence, all_checks, chosen, examine, 
 from ottla.admin.doctor.baseline import SCHEMA, Accepted
 from ottla.admin.facts.facts_file import read_bounded, to_json, write_whole
 from ottla.browse.doctor_items import finding_items, report_fields
+from ottla.console.declared_pages import drift_now
 from ottla.console.query import Query
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
+    from ottla.admin.declared.apply_plan import PlannedChange
     from ottla.console.state import ConsoleState
 
 _QUESTION: Final = "doctor"
@@ -60,7 +62,8 @@ def findings(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 def _findings(console: ConsoleState, *, fresh: bool) -> dict[str, Any]:
     seen = console.looks.facts(console, fresh=fresh)
-    report = examine(Evidence(facts=seen[-1], earlier=seen[:-1]))
+    drift, not_read = _drift(console)
+    report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], drift=drift, drift_not_read=not_read))
     if console.choices.baseline is not None and console.choices.baseline.exists():
         report = without_accepted(report, _baseline(console), today=dt.datetime.now(dt.UTC).date())
     items = finding_items(report)
@@ -78,6 +81,17 @@ def _findings(console: ConsoleState, *, fresh: bool) -> dict[str, Any]:
         **fields,
         "accepted": fields["accepted"][:_MOST_SHOWN],
     }
+
+
+def _drift(console: ConsoleState) -> tuple[tuple[PlannedChange, ...] | None, tuple[str, ...]]:
+    """Return what applying the console's files would change, and why it is not known of a part."""
+    if not console.choices.declared:
+        return None, ()
+    try:
+        found = drift_now(console)
+    except InputError as error:  # a mistake in a file hides no other finding
+        return (), (str(error),)
+    return found.changes, found.not_read
 
 
 def accept(console: ConsoleState, query: Query) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class ConsoleOptions:
     """The control API of an embedded broker."""
     folder: Path = field(default_factory=Path)
     """Folder of undo files, plans and the audit file."""
+    declared: tuple[Path, ...] = ()
+    """Files of `ottla apply` whose diff is shown."""
     baseline: Path | None = None
     """Accepted findings."""
     every_s: float = 3.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.browse.apply_drift import declared_in_files
 from ottla.browse.decoding import SchemaSource, decoder_of
 from ottla.cli.shared.cluster_options import chosen_cluster, cluster_opener, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import refuse_if_read_only
@@ -50,6 +51,8 @@ PORT: Final = 8088
               " schema (.avsc), where no registry has it; repeatable.")  # fmt: skip
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
               " as `ottla broker start --control-port 0` prints it: faults, clock, kill and resume.")  # fmt: skip
+@click.option("--declared", multiple=True, type=click.Path(path_type=Path, dir_okay=False), help="A file of `ottla"
+              " apply`: a page shows what applying it would change; repeatable.")  # fmt: skip
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings; with"
               " --write a page can add to it.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder of undo"
@@ -72,6 +75,7 @@ def console(
     registry: str | None,
     schemas: tuple[str, ...],
     control: str | None,
+    declared: tuple[Path, ...],
     baseline: Path | None,
     folder: Path,
     every_s: float,
@@ -106,6 +110,8 @@ def console(
             folder.mkdir(exist_ok=True)
         except OSError as error:
             raise InputError(f"--folder {folder}: found no folder, and cannot make it: {error.strerror}") from error
+    if declared:
+        declared_in_files(declared)  # a mistake in them is said now, not on the page
     cluster = chosen_cluster()
     choices = ConsoleOptions(
         may_write=may_write,
@@ -114,6 +120,7 @@ def console(
         schemas=dict(map(_schema_of, schemas)),
         control=control,
         folder=folder,
+        declared=declared,
         baseline=baseline,
         every_s=every_s,
         name=None if cluster is None else cluster.name,

@@ -6,6 +6,7 @@ import { clusterPage, topicPage, topicsPage } from "./pages-topics.js";
 import { groupPage, groupsPage } from "./pages-groups.js";
 import { lettersPage, letterTopicPage } from "./pages-letters.js";
 import { schemaPage, schemasPage } from "./pages-schemas.js";
+import { declaredPage } from "./pages-declared.js";
 import { doctorPage, embeddedPage, movesPage } from "./pages-operate.js";
 
 const PAGES = {
@@ -19,6 +20,7 @@ const PAGES = {
   "/schemas": schemasPage,
   "/schema": schemaPage,
   "/access": accessPage,
+  "/declared": declaredPage,
   "/doctor": doctorPage,
   "/moves": movesPage,
   "/embedded": embeddedPage,
@@ -30,10 +32,12 @@ const MENU = [
   ["/letters", "Dead letters", ["/letters", "/letters/topic"]],
   ["/schemas", "Schemas", ["/schemas", "/schema"]],
   ["/access", "Access", ["/access"]],
+  ["/declared", "Declared", ["/declared"]],
   ["/doctor", "Doctor", ["/doctor"]],
   ["/moves", "Moves", ["/moves"]],
   ["/embedded", "Embedded", ["/embedded"]],
 ];
+const NEEDS = { "/schemas": "has_registry", "/declared": "has_declared", "/embedded": "has_control" }; // options of the command
 
 let session = null;
 let shown = null; // the page, its context, its timer
@@ -45,7 +49,7 @@ function top_(state) {
     h("div", { class: "brand" }, h("a", { href: "/", onclick: follow("/") }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"),
       h("span", { class: "where", title: session.bootstrap_servers }, session.name),
       h("span", { class: `badge ${session.may_write ? "warn" : ""}` }, session.may_write ? "changes allowed" : "read-only")),
-    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => (path !== "/embedded" || session.has_control) && (path !== "/schemas" || session.has_registry)).map(([path, title, paths]) =>
+    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => !NEEDS[path] || session[NEEDS[path]]).map(([path, title, paths]) =>
       h("a", { href: path, onclick: follow(path), "aria-current": shown && paths.includes(shown.path) ? "page" : null }, title))),
     h("form", { class: "find", role: "search", onsubmit: (event) => { event.preventDefault(); go("/topics", { match: document.getElementById("find").value }); } },
       h("input", { id: "find", type: "search", placeholder: "Find a topic  ( / )", "aria-label": "Find a topic", maxlength: "300" })),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.browse.apply_drift import change_item
 from ottla.browse.doomed_topics import doomed_item, read_doomed
 from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.output import Column, Output, warn
@@ -11,7 +12,7 @@ from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
-    from ottla.admin.declared.apply_plan import ApplyPlan, PlannedChange
+    from ottla.admin.declared.apply_plan import ApplyPlan
 
 _COLUMNS: Final = (Column("kind"), Column("subject"), Column("name"), Column("old"), Column("new"), Column("note"))
 NOTHING: Final = "nothing to change: the cluster is as declared"
@@ -30,27 +31,3 @@ def show_plan(out: Output, schema: str, admin: Admin, plan: ApplyPlan, **fields:
     out.items(schema, _COLUMNS, items, empty=NOTHING, cluster=plan.cluster_id, **fields)
     for lost in plan.lost:
         warn(f"not reverted: {visible(lost)}")
-
-
-def change_item(change: PlannedChange, doomed: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return an item of `apply.plan/1`."""
-    item: dict[str, Any] = {
-        "kind": change.kind.value,
-        "subject": change.subject,
-        "name": change.name or None,
-        "old": change.old,
-        "inherited": change.inherited,
-        "new": change.new,
-        "note": _note(change, doomed) or None,
-    }
-    return item if doomed is None else {**item, "records": doomed["records"], "groups": doomed["groups"]}
-
-
-def _note(change: PlannedChange, doomed: dict[str, Any] | None) -> str:
-    if doomed is not None:
-        records = "unknown" if doomed["records"] is None else f"{doomed['records']:,}"
-        groups = ", ".join(doomed["groups"]) or "none"
-        return f"{change.note}: {records} records; groups: {groups}"
-    if change.inherited is not None:
-        return f"{change.inherited} without it"
-    return change.note

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PLAN_ENDING: Final = ".json"
-_RECORD_ENDING: Final = ".applied.json"
-
 
 takes_a_registry: Final = click.option(
     "--registry",
@@ -117,9 +115,9 @@ def record_path(files: tuple[Path, ...], targets: tuple[str, ...], given: Path |
         raise InputError("found neither a FILE nor --app, wanted what is declared")
     if given is not None:
         return given
-    if files:
-        return files[0].with_name(f"{files[0].stem}{_RECORD_ENDING}")
-    return Path(targets[0].rpartition(":")[0].replace(".", "-") + _RECORD_ENDING)
+    from ottla.browse.apply_drift import record_beside
+
+    return record_beside(files[0] if files else Path(targets[0].rpartition(":")[0].replace(".", "-") + ".toml"))
 
 
 def read_plan(path: Path) -> ApplyPlan:

@@ -154,8 +154,14 @@ def doctor(
     seen = (
         facts_of_files(files) if files else facts_of_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
     )
-    drift, not_read = drift_of(kafka, declared, files, registry) if declared else (None, ())
-    evidence = Evidence(facts=seen[-1], earlier=seen[:-1], app=app, drift=drift, drift_not_read=not_read)
+    drift = drift_of(kafka, declared, files, registry) if declared else None
+    evidence = Evidence(
+        facts=seen[-1],
+        earlier=seen[:-1],
+        app=app,
+        drift=None if drift is None else drift.changes,
+        drift_not_read=() if drift is None else drift.not_read,
+    )
     report = examine(evidence, only=wanted, skip=unwanted)
     if known is not None:
         report = without_accepted(report, known, today=dt.datetime.now(dt.UTC).date())

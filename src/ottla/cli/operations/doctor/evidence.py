@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,12 @@ from ottla.browse.human_amounts import milliseconds
 from ottla.cli.operations.notes import wait
 from ottla.cli.shared.cluster_options import open_admin
 from ottla.cli.shared.output import say
-from ottla.errors import InputError, OttlaError
+from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.admin import ClusterFacts
-    from ottla.admin.declared.apply_plan import PlannedChange
     from ottla.admin.doctor import AppDeclaration
+    from ottla.browse.apply_drift import Drift
     from ottla.config import Settings
 
 
@@ -26,33 +27,15 @@ def declaration(target: str, processes: int) -> AppDeclaration:
     return declaration_of(load_app(target), processes=processes)
 
 
-def drift_of(
-    kafka: Settings, files: tuple[Path, ...], facts: tuple[Path, ...], registry: str | None
-) -> tuple[tuple[PlannedChange, ...], tuple[str, ...]]:
-    """Return what applying these files would change, and why a part of it could not be found out: brokers or the
-    registry refused or did not answer."""
-    from ottla.admin.declared.applied_file import read_applied
-    from ottla.browse.declared_schemas import planned_schemas
-    from ottla.cli.operations.apply.sources import declared_in, record_path, registry_of
+def drift_of(kafka: Settings, files: tuple[Path, ...], facts: tuple[Path, ...], registry: str | None) -> Drift:
+    """Return what applying these files would change."""
+    from ottla.browse.apply_drift import find_drift
+    from ottla.cli.shared.registry_options import given_registry
 
     if facts:
         raise InputError("found --declared and --facts, wanted a cluster to compare with the declarations")
-    declared = declared_in(files, ())
-    changes: list[PlannedChange] = []
-    not_read: list[str] = []
     with open_admin(kafka) as admin:
-        applied = read_applied(record_path(files, (), None), admin.facts(()).cluster_id)
-        client = registry_of(declared, applied, registry)
-        try:
-            changes += admin.plan_declared(declared, applied=applied).changes
-        except OttlaError as error:
-            not_read.append(str(error))
-        if client is not None:
-            try:
-                changes += planned_schemas(declared.schemas, applied, client)
-            except OttlaError as error:
-                not_read.append(str(error))
-    return tuple(changes), tuple(not_read)
+        return find_drift(admin, files, given_registry(registry or os.environ.get("OTTLA_REGISTRY")))
 
 
 def check_bridge(kafka: Settings, path: str) -> None:
