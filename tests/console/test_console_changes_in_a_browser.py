@@ -46,7 +46,7 @@ def test_the_diff_of_declarations_is_shown_and_changes_nothing(
     settings = cluster_settings(large.bootstrap_servers, {}, environ={})
     with running_console(settings, ConsoleOptions(declared=(file,))) as running, opened(running, "/") as page:
         page.get_by_role("link", name="Declared").click()
-        shows(page, f"{TOPICS:,} differences to")
+        shows(page, f"{TOPICS:,} differences from")
         region = page.get_by_role("region", name="What applying would change")
         expect(region).to_contain_text("orders-0000", timeout=PATIENCE_MS)
         expect(region).to_contain_text("604800000 without it")

@@ -15,17 +15,17 @@ export function declaredPage(context) {
     view: () => [
       h("div", { class: "head" }, h("h1", null, "Declared"), h("div", { class: "tools" }, h("button", { type: "button", onclick: again }, "Compare again"))),
       found ? [
-        h("p", { role: "status" }, found.total ? `${number(found.total)} ${found.total === 1 ? "difference" : "differences"} to ${found.files.map(visible).join(", ")}` : found.not_read.length ? "No difference in what could be compared." : "The cluster is as declared."),
+        h("p", { role: "status" }, found.total ? `${number(found.total)} ${found.total === 1 ? "difference" : "differences"} from ${found.files.map(visible).join(", ")}` : found.not_read.length ? "No difference in what could be compared." : "The cluster is as declared."),
         found.not_read.length ? h("div", { class: "problem", role: "alert" }, h("strong", null, "Not compared"), " ", found.not_read.map(visible).join("; ")) : null,
         found.items.length ? table({
           caption: "What applying would change", items: found.items, key: (each) => [each.kind, each.subject, each.name].join(" "),
           columns: [
             { title: "Of", cell: (each) => each.kind },
             { title: "Subject", class: "name", cell: (each) => visible(each.subject) },
-            { title: "Name", class: "name", cell: (each) => (each.name === null ? "" : visible(each.name)) },
-            { title: "Now", class: "name", cell: (each) => value(each.old) },
-            { title: "Declared", class: "name", cell: (each) => value(each.new) },
-            { title: "Note", class: "name", cell: (each) => (each.note === null ? "" : visible(each.note)) }],
+            { title: "Name", class: "wrap", cell: (each) => (each.name === null ? "" : visible(each.name)) },
+            { title: "Now", class: "wrap", cell: (each) => value(each.old) },
+            { title: "Declared", class: "wrap", cell: (each) => value(each.new) },
+            { title: "Note", class: "wrap", cell: (each) => (each.note === null ? "" : visible(each.note)) }],
         }) : null,
         found.total > found.items.length ? h("p", { class: "quiet" }, `${number(found.total - found.items.length)} more: see the command.`) : null,
         h("p", { class: "quiet" }, "This page changes nothing. The same: ", h("code", { class: "wrap" }, command()), " ", copy(command())),
