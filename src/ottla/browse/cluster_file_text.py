@@ -35,7 +35,7 @@ def _topics(found: FoundCluster) -> Iterator[str]:
     for name, topic in sorted(found.topics.items()):
         if topic.is_internal or name.startswith(INTERNAL):
             continue
-        yield f"[topics.{_key(name)}]\npartitions = {len(topic.partitions)}\n" + (
+        yield f"[topics.{toml_key(name)}]\npartitions = {len(topic.partitions)}\n" + (
             f"replication_factor = {topic.replication_factor}\n{_settings(topic.settings)}"
         )
 
@@ -44,13 +44,13 @@ def _groups(found: FoundCluster) -> Iterator[str]:
     for name, settings in sorted(found.groups.items()):
         text = _settings(settings)
         if text:
-            yield f"[groups.{_key(name)}]\n{text}"
+            yield f"[groups.{toml_key(name)}]\n{text}"
 
 
 def _settings(settings: Mapping[str, SettingInfo]) -> str:
     own = {name: each.value for name, each in settings.items() if each.source in OWN_SOURCES}
     return "".join(
-        f"settings.{_text(name)} = {_text(value)}\n" for name, value in sorted(own.items()) if value is not None
+        f"settings.{toml_text(name)} = {toml_text(value)}\n" for name, value in sorted(own.items()) if value is not None
     )
 
 
@@ -70,13 +70,13 @@ def _acls(acls: tuple[AclInfo, ...]) -> Iterator[str]:
         operations.setdefault(whose, []).append(acl.operation)
     for acl, allowed in operations.items():
         if acl.resource not in _KINDS and acl.resource != "cluster":
-            yield f"# not declared in such a file: {acl.resource} {_text(acl.name)} of {_text(acl.principal)}\n"
+            yield f"# not declared in such a file: {acl.resource} {toml_text(acl.name)} of {toml_text(acl.principal)}\n"
             continue
-        place = "cluster = true" if acl.resource == "cluster" else f"{_KINDS[acl.resource]} = [{_text(acl.name)}]"
-        lines = ["[[acls]]", f"{acl.permission} = [{_text(acl.principal)}]", place]
+        place = "cluster = true" if acl.resource == "cluster" else f"{_KINDS[acl.resource]} = [{toml_text(acl.name)}]"
+        lines = ["[[acls]]", f"{acl.permission} = [{toml_text(acl.principal)}]", place]
         lines += ['pattern = "prefixed"'] if acl.pattern == "prefixed" else []
-        lines += [f"hosts = [{_text(acl.host)}]"] if acl.host != "*" else []
-        lines.append(f"operations = [{', '.join(_text(each) for each in sorted(allowed))}]")
+        lines += [f"hosts = [{toml_text(acl.host)}]"] if acl.host != "*" else []
+        lines.append(f"operations = [{', '.join(toml_text(each) for each in sorted(allowed))}]")
         yield "\n".join(lines) + "\n"
 
 
@@ -88,7 +88,7 @@ def _quotas(found: FoundCluster) -> Iterator[str]:
         lines = ["[[quotas]]"]
         for kind, name in entity:
             named, default = _ENTITIES.get(kind, (kind, f"{kind}_defaults"))
-            lines.append(f"{default} = true" if name is None else f"{named} = {_text(name)}")
+            lines.append(f"{default} = true" if name is None else f"{named} = {toml_text(name)}")
         lines += [f"{name} = {value!r}" for name, value in sorted(values.items())]
         yield "\n".join(lines) + "\n"
 
@@ -99,15 +99,16 @@ def _users(found: FoundCluster) -> Iterator[str]:
             continue
         variable = re.sub(r"[^A-Z0-9]+", "_", each.user.upper()).strip("_") or "USER"
         yield (
-            f"[[users]]\nname = {_text(each.user)}\nmechanism = {_text(each.mechanism)}\n"
+            f"[[users]]\nname = {toml_text(each.user)}\nmechanism = {toml_text(each.mechanism)}\n"
             f'iterations = {each.iterations}\npassword_env = "{variable}_PASSWORD"\n'
         )
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _text(name)
+def toml_key(name: str) -> str:
+    """Return a key of TOML: quoted where it has to be."""
+    return name if _BARE.fullmatch(name) else toml_text(name)
 
 
-def _text(text: str) -> str:
+def toml_text(text: str) -> str:
     """Return a basic string of TOML: JSON's escapes are a part of TOML's, but for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -19,7 +19,8 @@ TYPES: Final[Sequence[SchemaType]] = get_args(SchemaType)
 MOST_BYTES: Final = 8 * 1024 * 1024
 """Schemas are sent as text within JSON, which registries bound as well."""
 
-_BY_SUFFIX: Final[dict[str, SchemaType]] = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+SUFFIXES: Final[dict[SchemaType, str]] = {"AVRO": ".avsc", "JSON": ".json", "PROTOBUF": ".proto"}
+_BY_SUFFIX: Final[dict[str, SchemaType]] = {suffix: kind for kind, suffix in SUFFIXES.items()}
 _REFERENCE: Final = re.compile(r"(?P<name>[^=]+)=(?P<subject>.+):(?P<version>[0-9]{1,10})")
 
 

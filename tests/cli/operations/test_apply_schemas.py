@@ -10,6 +10,7 @@ import pytest
 from command_output import Run, document, rows
 
 from ottla.admin import Admin
+from ottla.serdes.registered_schema import SchemaReference
 from ottla.serdes.registry_admin import RegistryAdmin
 from ottla.testing.registry import EmbeddedRegistry
 
@@ -156,6 +157,40 @@ def test_what_refers_to_each_other_is_registered_in_that_order(ottla: Run, regis
     Path("cluster.toml").write_text(declared + 'references = ["Basket=a-value:1"]\n')
     refused = ottla("apply", "plan", "cluster.toml")
     assert (refused.exit_code, "its references form a cycle: a-value → items-value" in refused.stderr) == (2, True)
+
+
+def test_an_export_declares_every_subject_and_applies_to_another_registry(
+    ottla: Run, registry: RegistryAdmin, tmp_path: Path
+) -> None:
+    item = {**ONE, "name": "Item"}
+    registry.register("items-value", json.dumps(item))
+    basket = {**ONE, "name": "Basket", "fields": [{"name": "item", "type": "Item"}]}
+    registry.register("a-value", json.dumps(basket), references=[SchemaReference("Item", "items-value", 1)])
+    registry.register('../odd "name" ü', '{"type": "object"}\n', "JSON")
+    registry.register("protos-value", 'syntax = "proto3";\nmessage A { int32 x = 1; }\n', "PROTOBUF")
+    registry.register("protos-value", 'syntax = "proto3";\nmessage A { int32 x = 1; string y = 2; }\n', "PROTOBUF")
+    registry.set_compatibility("FULL", "items-value")
+    exported = ottla("apply", "export", "-o", "all.toml")
+    assert (exported.exit_code, "4 schemas written to all-schemas" in exported.stderr) == (0, True), exported.output
+    assert sorted(each.name for each in Path("all-schemas").iterdir()) == [
+        "..%2Fodd%20%22name%22%20%C3%BC.json",
+        "a-value.avsc",
+        "items-value.avsc",
+        "protos-value.proto",
+    ]
+    assert rows(ottla("apply", "plan", "all.toml")) == []
+    to_stdout = ottla("apply", "export")
+    assert ("[schemas" in to_stdout.stdout, "-o FILE writes them" in to_stdout.stderr) == (False, True)
+    with EmbeddedRegistry() as running:
+        applied = ottla("apply", "all.toml", "--yes", "--registry", running.url)
+        assert applied.exit_code == 0, applied.output
+        copied = RegistryAdmin(running.url)
+        assert copied.all_subjects() == registry.all_subjects()
+        assert copied.version("protos-value").text == registry.version("protos-value").text
+        assert (copied.level("items-value"), copied.level("a-value")) == ("FULL", None)
+    registry.register("x" * 300, '"string"')
+    refused = ottla("apply", "export", "-o", "all.toml")
+    assert (refused.exit_code, "found a name that is too long for a file" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.operations.apply.sources import open_registry, takes_a_registry
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import say, warn
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", "to", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )
+@takes_a_registry
 @reaches_a_cluster
-def export(patterns: tuple[str, ...], to: Path | None, kafka: Settings) -> None:
+def export(patterns: tuple[str, ...], to: Path | None, registry: str | None, kafka: Settings) -> None:
     """Print a cluster as TOML that declares it: all of it, or only topics that match a PATTERN, as 'orders*'.
 
     Settings are those that are set on a topic or group itself. Passwords cannot be read from a cluster: each user has
-    the name of an environment variable instead.
+    the name of an environment variable instead. With --registry and -o, the latest schema of each subject is written to
+    a folder beside the file.
 
     \b
     Examples:
@@ -48,6 +51,15 @@ def export(patterns: tuple[str, ...], to: Path | None, kafka: Settings) -> None:
     for reason in not_read:
         warn(f"not read: {visible(reason)}")
     text = cluster_file_text(found)
+    has_schemas = registry is not None and not patterns
+    if has_schemas and to is not None:
+        from ottla.browse.cluster_file_schemas import export_schemas
+
+        schemas, count = export_schemas(open_registry(registry), to)
+        text = f"{text}\n{schemas}" if schemas else text
+        say(f"{count} schemas written to {to.stem}-schemas")
+    elif has_schemas:
+        say("no schemas: -o FILE writes them to a folder beside the file")
     if to is None:
         click.echo(text, nl=False)
         return
