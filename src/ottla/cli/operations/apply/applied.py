@@ -133,7 +133,7 @@ def _carry_out(
                     say(f"revert it with: ottla apply {visible(str(path))}")
         if plan.replica_factors:
             move_replicas(kafka, admin, plan, throttle=throttle, no_throttle=no_throttle)
-        say(f"{len(plan.changes)} changes made")
+        say("1 change made" if len(plan.changes) == 1 else f"{len(plan.changes)} changes made")
     if record is not None and (plan.changes or plan.before != plan.applied):
         write_applied(record, plan.cluster_id, plan.applied, expected=expected)
 

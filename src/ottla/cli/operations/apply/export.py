@@ -57,7 +57,7 @@ def export(patterns: tuple[str, ...], to: Path | None, registry: str | None, kaf
 
         schemas, count = export_schemas(open_registry(registry), to)
         text = f"{text}\n{schemas}" if schemas else text
-        say(f"{count} schemas written to {to.stem}-schemas")
+        say(f"{count} schema{'' if count == 1 else 's'} written to {to.stem}-schemas")
     elif has_schemas:
         say("no schemas: -o FILE writes them to a folder beside the file")
     if to is None:
