@@ -51,7 +51,7 @@ def test_the_diff_is_that_of_the_command_and_changes_nothing(kafka: Settings, ad
         findings = [each for each in console.get("doctor")["items"] if each["id"] == "DRF01"]
         assert {each["subject"] for each in findings} == {"not-made", "drifting", "drifting-value"}
         file.write_text("[topics.drifting]\n")
-        assert console.get("declared", fresh=True)["items"] == [], "the file is read again"
+        assert console.get("declared", fresh="true")["items"] == [], "the file is read again"
     assert "not-made" not in {topic.name for topic in admin.list_topics()}
     assert sorted(each.name for each in file.parent.iterdir()) == ["cluster.toml"]
 
@@ -67,9 +67,9 @@ def test_what_cannot_be_compared_is_said_beside_what_can(kafka: Settings, file: 
         (missing,) = [each for each in console.get("doctor")["not_checked"] if each["id"] == "DRF01"]
         assert missing["reason"] == reason
         file.write_text("[topics.drifting]\npartitions = 0\n")
-        status, message = console.refused("declared", fresh=True)
+        status, message = console.refused("declared", fresh="true")
         assert (status, "partitions: found 0, wanted" in message) == (400, True)
-        doctor = console.get("doctor", fresh=True)
+        doctor = console.get("doctor", fresh="true")
         assert [each["reason"] for each in doctor["not_checked"] if each["id"] == "DRF01"] == [message]
         assert doctor["items"], "the other findings are there"
 
