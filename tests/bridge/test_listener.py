@@ -243,3 +243,31 @@ def test_a_mapping_is_read_again(
         wait_until(arrives)
     assert values(kafka, first, 2)[:2] == [b"1", b"2"]
     assert [record.name for record in caplog.records if record.name == "asyncio"] == [], "no callback raised"
+
+
+@pytest.mark.complete
+def test_a_mapping_that_names_a_missing_topic_is_not_taken(
+    make_bridge, make_topic, kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    first, second = make_topic(), make_topic()
+    path = tmp_path / "bridge.toml"
+    path.write_text(f'[[map]]\nfrom = "#"\nto = "{first}"\n')
+    bridge = make_bridge([], mapping_file=path)
+    with StrictClient(bridge.ports[0]) as client:
+        path.write_text('[[map]]\nfrom = "#"\nto = "bridge.missing"\n')
+        bridge.reload()
+        wait_until(lambda: "does not have bridge.missing" in caplog.text)
+        client.publish("a", b"1")
+        client.ack()
+        assert values(kafka, first, 1) == [b"1"]
+        path.write_text('[[map]]\nfrom = "#"\nto = "bridge.missing"\n')
+        bridge.reload()  # while this one is checked, the next is written
+        path.write_text(f'[[map]]\nfrom = "#"\nto = "{second}"\n')
+        bridge.reload()
+
+        def arrives() -> bool:
+            client.publish("a", b"2")
+            client.ack()
+            return len(kafka.consume_all(second)) > 0
+
+        wait_until(arrives)

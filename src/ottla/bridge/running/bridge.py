@@ -58,6 +58,8 @@ class Bridge:
         """Set once it is open, or has ended without."""
         self._error: BaseException | None = None
         self._measured: dict[str, BridgeCounts] = {}
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
 
     # From any thread
 
@@ -104,8 +106,9 @@ class Bridge:
             self._thread.join(self._settings.drain_s + 30)
 
     def reload(self) -> None:
-        """Read mapping, users and certificates again. What cannot be read leaves all as it was, and is logged."""
-        self._call(self._reload)
+        """Read mapping, users and certificates again. What cannot be read, or names a topic that is missing or may not
+        be written, leaves all as it was, and is logged."""
+        self._call(self._begin_reload)
 
     @property
     def counts(self) -> dict[str, BridgeCounts]:
@@ -164,7 +167,7 @@ class Bridge:
         self._stopping = asyncio.Event()
         if self._is_stop_asked:
             return
-        await asyncio.to_thread(self._check_topics)
+        await asyncio.to_thread(self._check_topics, self._roads.mapping.topics)
         own = sink_settings({**self._kafka, **self._settings.producer_settings}, max_bytes=self._roads.most_bytes)
         producer: Producer[Any, Any] = await asyncio.to_thread(
             lambda: Producer(self._servers, settings=own, hooks=self._hooks)
@@ -186,11 +189,11 @@ class Bridge:
             self._is_open = False
             log_event("bridge_stopped", "info", {"received": sum(each.received for each in self.counts.values())})
 
-    def _check_topics(self) -> None:
+    def _check_topics(self, topics: Sequence[str]) -> None:
         """Raise `UnknownTopic` or `ConfigError` where a topic is missing, or may not be written."""
         settings = producer_settings(self._servers, settings={**self._kafka, **self._settings.producer_settings})
         wait = TopicWait(
-            self._roads.mapping.topics,
+            topics,
             servers=str(settings["bootstrap.servers"]),
             timeout_s=None,
             now_s=time.monotonic(),
@@ -198,15 +201,23 @@ class Bridge:
         )
         await_writable(settings, wait, what="message", should_give_up=lambda: self._is_stop_asked)
 
-    def _reload(self) -> None:
-        try:
-            self._roads.reload()
-        except OttlaError as error:
-            log_event("bridge_reload_failed", "error", {"error": str(error)})
-        except Exception as error:  # of a module that the mapping names
-            log_event("bridge_reload_failed", "error", {"error": f"{type(error).__name__}: {error}"})
-        else:
-            log_event("bridge_reloaded", "info", {"rules": len(self._roads.mapping.rules)})
+    def _begin_reload(self) -> None:
+        task = asyncio.ensure_future(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
+        async with self._reloading:  # what is read last is used in the end
+            try:
+                files = self._roads.read_again()
+                await asyncio.to_thread(self._check_topics, files.mapping.topics)
+            except OttlaError as error:
+                log_event("bridge_reload_failed", "error", {"error": str(error)})
+            except Exception as error:  # of a module that the mapping names
+                log_event("bridge_reload_failed", "error", {"error": f"{type(error).__name__}: {error}"})
+            else:
+                self._roads.replace(files)
+                log_event("bridge_reloaded", "info", {"rules": len(files.mapping.rules)})
 
     def _end_producer(self, producer: Producer[Any, Any]) -> None:
         try:

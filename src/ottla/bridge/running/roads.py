@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.bridge.amqp.amqp_road import AmqpRoad
@@ -13,6 +15,7 @@ from ottla.bridge.forwarding.sink import Sink
 from ottla.bridge.listener.listener_tls import ReplaceableContext
 from ottla.bridge.listener.logins import Logins
 from ottla.bridge.listener.mqtt_listener import MqttListener
+from ottla.bridge.mapping.mapping_file import MappingFile
 from ottla.bridge.mapping.rules import TopicMapping
 from ottla.bridge.running.bridge_settings import BridgeSettings
 from ottla.bridge.subscriber.mqtt_subscriber import MqttSubscriber
@@ -22,6 +25,15 @@ from ottla.telemetry import log_event
 from ottla.telemetry.metrics.measurements import BridgeMeasure
 
 LISTEN = "mqtt-listen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFiles:
+    """What files said when they were read again."""
+
+    mapping: MappingFile
+    users: Users | None
+    tls: ssl.SSLContext | None
 
 
 class Roads:
@@ -112,19 +124,24 @@ class Roads:
             self._queues.append(road)
             road.open()
 
-    def reload(self) -> None:
-        """Read mapping, users and certificates again: all of them, before anything is replaced. Raises what reading
-        them raises."""
-        mapping = self._settings.checked_mapping()
-        users = self._users()
-        if self._settings.tls is not None and self._tls is not None:
-            self._tls.current = self._settings.tls.context()
-        self.mapping = mapping
+    def read_again(self) -> NewFiles:
+        """Read mapping, users and certificates. Raises what reading them raises."""
+        return NewFiles(
+            mapping=self._settings.checked_mapping(),
+            users=self._users(),
+            tls=None if self._settings.tls is None else self._settings.tls.context(),
+        )
+
+    def replace(self, files: NewFiles) -> None:
+        """Use what was read from now on."""
+        if files.tls is not None and self._tls is not None:
+            self._tls.current = files.tls
+        self.mapping = files.mapping
         for road, each in self._named():
             each.forwarder.mapping = self._topic_mapping(road)
-            each.forwarder.dead_letter_topic = mapping.dead_letter_topic
+            each.forwarder.dead_letter_topic = files.mapping.dead_letter_topic
         if self._listener is not None:
-            self._listener.logins.users = users
+            self._listener.logins.users = files.users
 
     async def close(self) -> None:
         """Take nothing more, and wait for what is in flight."""
