@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-_CACHE = Path(os.environ.get("OTTLA_TEST_CACHE", Path.home() / ".cache" / "ottla-tests"))
+CACHE = Path(os.environ.get("OTTLA_TEST_CACHE", Path.home() / ".cache" / "ottla-tests"))
 _DOWNLOAD_S = 240
 
 
 def unpacked(name: str, packages: list[str]) -> Path:
     """The root folder of these packages. Skips where they cannot be had."""
-    root = _CACHE / name
+    root = CACHE / name
     if (root / ".complete").exists():
         return root
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
             pytest.skip(f"{name}: no {tool}: its packages are unpacked on Debian only")
-    building = _CACHE / f"{name}.{os.getpid()}"
+    building = CACHE / f"{name}.{os.getpid()}"
     building.mkdir(parents=True)
     try:
         got = subprocess.run(
