@@ -16,7 +16,10 @@ from ottla.bridge.mqtt.codes import V311, Reason
 from ottla.testing import Kafka, wait_until
 
 
-def test_users_of_a_file_may_publish_and_others_not(make_bridge, make_topic, tmp_path: Path):
+def test_users_of_a_file_may_publish_and_others_not(
+    make_bridge, make_topic, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", logger="ottla")
     users = tmp_path / "users"
     users.write_text(user_line("ann", "right", b"salt" * 3) + "\n")
     bridge = make_bridge([Rule("#", make_topic())], users_file=users)
@@ -26,8 +29,14 @@ def test_users_of_a_file_may_publish_and_others_not(make_bridge, make_topic, tmp
         client.publish("a", b"1")
         client.ack()
     for name, password in (("ann", b"wrong"), ("bob", b"right"), (None, None)):
-        with StrictClient(port, username=name, password=password) as client:
+        with StrictClient(port, f"from-{name}", username=name, password=password) as client:
             assert client.connack.code == Reason.BAD_LOGIN
+
+    def is_logged() -> bool:
+        gone = [vars(record) for record in caplog.records if "bridge_client_gone" in record.msg]
+        return ("from-bob", "127.0.0.1") in {(fields["client"], fields["address"]) for fields in gone}
+
+    wait_until(is_logged)
     with StrictClient(port, version=V311, username="ann", password=b"wrong") as client:
         assert client.connack.code == 5
     users.write_text(user_line("bob", "right", b"salt" * 3) + "\n")
@@ -73,10 +82,11 @@ def test_tls_with_client_certificates(make_bridge, make_topic, kafka: Kafka, tmp
     with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
         StrictClient(bridge.ports[0], tls=context)
     client_cert.configure_cert(context)
-    with StrictClient(bridge.ports[0], tls=context) as client:
-        client.publish("a", b"1")
-        client.ack()
-    assert kafka.consume_all(topic)[0].key == b"device-7"
+    for claimed in (None, "device-8"):
+        with StrictClient(bridge.ports[0], tls=context, username=claimed) as client:
+            client.publish("a", b"1")
+            client.ack()
+    assert {record.key for record in kafka.consume_all(topic)} == {b"device-7"}, "no name that nobody checked"
 
 
 def test_an_authority_that_was_taken_out_of_the_file_is_not_trusted_after_a_reload(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.bridge.listener.mqtt_listener import MqttListener
 
 _REGISTRY_AGAIN_S = 1.0
+_LONGEST_LOGGED = 200
 
 
 class PublisherConnection(asyncio.BufferedProtocol):
@@ -109,7 +110,12 @@ class PublisherConnection(asyncio.BufferedProtocol):
                 published = Publish(will.topic, will.payload, retain=will.retain, properties=will.properties)
                 self._forward(published)
         if self._state is not None or self.session.connect is not None:
-            fields = {"client": self._client_id, "reason": self.session.closing or "the connection was lost"}
+            given = "" if connect is None else connect.client_id
+            fields = {
+                "client": (self._client_id or given)[:_LONGEST_LOGGED],
+                "address": self._address(),
+                "reason": self.session.closing or "the connection was lost",
+            }
             log_event("bridge_client_gone", "debug" if self.session.is_graceful else "info", fields)
 
     def pause_writing(self) -> None:
@@ -242,6 +248,10 @@ class PublisherConnection(asyncio.BufferedProtocol):
                 self.heard_ms = self._listener.now_ms()
                 self._transport.resume_reading()
 
+    def _address(self) -> str:
+        """Return the client's IP address."""
+        return str((self._transport.get_extra_info("peername") or ("",))[0])
+
     async def _log_in(self) -> None:
         connect, listener, session = self.session.connect, self._listener, self.session
         assert connect is not None
@@ -252,7 +262,7 @@ class PublisherConnection(asyncio.BufferedProtocol):
                 username=connect.username,
                 password=connect.password,
                 certificate_name=certificate,
-                address=str((self._transport.get_extra_info("peername") or ("",))[0]),
+                address=self._address(),
             )
             if not await listener.logins.admits(login):
                 self.close(Reason.BAD_LOGIN if session.version == V5 else Reason.NOT_AUTHORIZED, "login refused")
@@ -262,7 +272,8 @@ class PublisherConnection(asyncio.BufferedProtocol):
             return
         connect.password = None
         self._client_id = connect.client_id or listener.new_client_id()
-        self._user = connect.username or certificate or ""
+        is_checked = not listener.logins.is_open  # else anybody with a certificate could take another's name
+        self._user = (connect.username if is_checked or certificate is None else None) or certificate or ""
         self._is_clean = connect.clean_start
         longest_s = listener.limits.max_session_expiry_s
         if session.version == V5:
