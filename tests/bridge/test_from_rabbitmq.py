@@ -73,6 +73,8 @@ def test_messages_are_acknowledged_once_kafka_has_them(rabbit: RabbitMq, cluster
     with Bridge(cluster.bootstrap_servers, settings(rabbit, "first")) as bridge:
         wait_until(lambda: bridge.counts["amqp"].acknowledged >= 500, timeout_s=60)
         assert bridge.health().is_ready
+        (road,) = bridge._roads._queues
+        assert road._connection.bytes_received > 500 * 50, "pika counts them; else it closes for missed heartbeats"
     found = kafka.consume_all("orders")
     assert sorted(int(record.value) for record in found) == list(range(500))
     assert dict(found[0].headers)["amqp-routing-key"] == b"first"

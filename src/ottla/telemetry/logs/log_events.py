@@ -179,7 +179,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
         _row("bridge_stop_failed", "error", "A road did not end as it should.", "error"),
         _row("bridge_reloaded", "info", "Mapping, users and certificates were read again.", "rules"),
-        _row("bridge_reload_failed", "error", "They could not be read: all is as it was.", "error"),
+        _row(
+            "bridge_reload_failed",
+            "error",
+            "They could not be read, or name a topic that is missing: all is as it was.",
+            "error",
+        ),
         _row("bridge_source_connected", "info", "A broker delivers its messages.", "source has_session"),
         _row(
             "bridge_source_lost",
@@ -192,7 +197,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "bridge_client_gone",
             "debug info",
             "A publisher's connection ended; debug where it disconnected itself.",
-            "client reason",
+            "client address reason",
             repeats=True,
         ),
         _row("bridge_connections_full", "warning", "A connection was refused.", "limit", repeats=True),
