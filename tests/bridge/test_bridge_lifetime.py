@@ -6,10 +6,11 @@ import socket
 import time
 
 import pytest
+from foreign_brokers import free_port
 
 from ottla import BrokerUnavailable, LifecycleError
-from ottla.bridge import Bridge, BridgeSettings, Rule
-from ottla.testing import Kafka
+from ottla.bridge import AmqpSource, Bridge, BridgeSettings, Rule, source_url
+from ottla.testing import Kafka, wait_until
 
 
 def made(servers: str, topic: str = "m") -> Bridge:
@@ -48,3 +49,13 @@ def test_a_bridge_that_was_stopped_does_not_start(kafka: Kafka, make_topic):
     with pytest.raises(LifecycleError, match="was stopped: make a new one"):
         bridge.start()
     assert bridge.ports == []
+
+
+def test_a_broker_that_is_not_there_is_a_problem_in_words(kafka: Kafka, make_topic):
+    pytest.importorskip("pika", reason="pika is not installed: pip install 'ottla[amqp]'")
+    topic = make_topic()
+    queue = AmqpSource(url=source_url(f"amqp://127.0.0.1:{free_port()}", kind="amqp"), queue="q")
+    settings = BridgeSettings(queues=[queue], rules=[Rule("#", topic)], dead_letter_topic=topic)
+    with Bridge(kafka.bootstrap_servers, settings) as bridge:
+        wait_until(lambda: any("Connection refused" in each for each in bridge.health().problems))
+        assert not bridge.health().is_ready

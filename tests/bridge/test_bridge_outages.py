@@ -155,7 +155,6 @@ def outage(start: Start, seconds: float, *, clients: int = 50) -> float:
 def test_memory_is_bounded_and_nothing_is_lost_while_kafka_is_away(start: Start, seconds: float):
     # 8 MiB of records in flight, twice; of each client 64 KiB of messages and as much that is not read yet.
     grown = outage(start, seconds)
-    print("GROWN", grown)
     assert grown < 2 * 8.4 + 50 * 2 * 0.066 + 5
 
 
@@ -196,5 +195,4 @@ def test_qos_2_ids_that_are_never_released_take_bounded_memory_and_stop_nobody_e
             good.publish("g", b"%d" % client, qos=2)
             good.ack()
             good.release(good.acknowledged[-1])
-    print("QOS2", rss_mb(process) - before_mb)
     assert rss_mb(process) - before_mb < 60

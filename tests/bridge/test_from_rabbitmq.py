@@ -187,6 +187,19 @@ def test_deliveries_that_are_not_in_one_piece_arrive(rabbit: RabbitMq, cluster: 
     assert left_in(rabbit, "pieces") == 0
 
 
+def test_a_queue_that_was_deleted_is_consumed_once_it_is_there_again(rabbit: RabbitMq, cluster: EmbeddedCluster):
+    publish(rabbit, "deleted", [b"1"])
+    with Bridge(cluster.bootstrap_servers, settings(rabbit, "deleted")) as bridge:
+        wait_until(lambda: bridge.counts["amqp"].acknowledged >= 1, timeout_s=60)
+        channel = rabbit.channel()
+        channel.queue_delete("deleted")
+        channel.connection.close()
+        wait_until(lambda: any("queue deleted" in each for each in bridge.health().problems), timeout_s=60)
+        publish(rabbit, "deleted", [b"2"])
+        wait_until(lambda: bridge.counts["amqp"].acknowledged >= 2, timeout_s=60)
+        assert bridge.health().is_ready
+
+
 def test_messages_wait_for_room_while_kafka_is_away(rabbit: RabbitMq, cluster: EmbeddedCluster):
     publish(rabbit, "room", [b"%d" % number for number in range(300)])
     cluster.kill(1)

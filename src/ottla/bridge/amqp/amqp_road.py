@@ -68,6 +68,8 @@ class AmqpRoad:
         self.counts = counts
         self.problem: str | None = f"{url}: not connected yet"
         """Why no messages come in, or None while they do."""
+        self._queue_problem: str | None = None
+        """Why the connection is closed from here."""
         self.connects = 0
 
     @property
@@ -114,7 +116,7 @@ class AmqpRoad:
                 )
                 self._connection.ioloop.start()
             except Exception as error:  # pika raises what its callbacks and the socket raise
-                self.problem = f"{self._url}: {type(error).__name__}: {error}"
+                self.problem = f"{self._url}: {_said(error)}"
             self._void()
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -161,23 +163,33 @@ class AmqpRoad:
         connection.channel(on_open_callback=self._channel_opened)
 
     def _not_opened(self, connection: Any, error: Any) -> None:
-        self.problem = f"{self._url}: {type(error).__name__}: {error}"
+        self.problem = f"{self._url}: {_said(error)}"
         connection.ioloop.stop()
 
     def _closed(self, connection: Any, reason: Any) -> None:
-        self.problem = f"{self._url}: {reason}"
+        self.problem, self._queue_problem = self._queue_problem or f"{self._url}: {reason}", None
         connection.ioloop.stop()
 
     def _channel_opened(self, channel: Any) -> None:
         self._channel = channel
         self._acks = OrderedAcknowledger()
         self._ack_to = 0
+        self._queue_problem = None
         channel.add_on_close_callback(self._channel_closed)
+        channel.add_on_cancel_callback(self._cancelled)
         channel.basic_qos(prefetch_count=self._prefetch, callback=self._consume)
         self.sink.drain()  # what was reported while there was no connection
 
     def _channel_closed(self, channel: Any, reason: Any) -> None:
-        self.problem = f"{self._url}: queue {self._queue}: {reason}"
+        self._lost_queue(str(reason))
+
+    def _cancelled(self, _: Any) -> None:
+        """Take the broker's cancel of the consumer: its queue was deleted, or moves to another node."""
+        self._lost_queue("the broker has cancelled its consumer")
+
+    def _lost_queue(self, reason: str) -> None:
+        if self._queue_problem is None:  # its close has another reason
+            self._queue_problem = self.problem = f"{self._url}: queue {self._queue}: {reason}"
         self._void()
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
@@ -237,9 +249,7 @@ class AmqpRoad:
         for each in self._acks.released():
             if each.code:
                 if self._channel is not None:
-                    self.problem = f"{self._url}: a message was not written: {each.reason}"
-                    self._void()
-                    self._connection.close()
+                    self._lost_queue(f"a message was not written: {each.reason}")
                 return
             self._ack_to = each.number
 
@@ -277,3 +287,8 @@ class AmqpRoad:
             connection.close()
         elif connection.is_closed:
             connection.ioloop.stop()
+
+
+def _said(error: Any) -> str:
+    """Return what an error of pika says. Some say it in their `repr` alone."""
+    return f"{type(error).__name__}: {error}" if str(error) else repr(error)
