@@ -180,8 +180,8 @@ publishers and the broker run on the same CPUs. 1,000 connections keep 20 messag
 acknowledges the same publishers and keeps nothing, and pika takes the messages of the queue, acknowledges a hundred at
 a time and keeps nothing. By the clock RabbitMQ shares the CPUs with both, and its shovel, which has no road to Kafka,
 moves the messages to another of its queues and confirms them. FastStream runs 50 handlers side by side that publish to
-Kafka. Memory is what 10,000 connections add that send nothing. For the wait, publishers, bridge and broker are scheduled
-before the machine's other processes (SCHED_RR); the row below is without that.
+Kafka. Memory is what 10,000 connections add that send nothing. For the wait, publishers, bridge and broker are
+scheduled before the machine's other processes (SCHED_RR); the row below is without that.
 """
 
 PLANNER = """\
