@@ -1,45 +1,25 @@
-"""The KIP-848 groups of one shard, their deadlines and their records.
-
-Memory changes when records are made, before the log has them: two heartbeats that come close together must not both see
-the old state. If the append then fails, memory is ahead of the log and the shard asks to be replayed.
-"""
+"""The KIP-848 groups of one shard, their deadlines and their records (`TimedGroups`)."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
 from ottla_wire.protocol import ErrorCode
 
-from ..runtime.errors import client_error
 from ..runtime.reply import Reply
-from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
-from .config import GroupConfig
+from ..runtime.shard import CoordinatorRecord
 from .consumer.group import ConsumerGroup
 from .consumer.heartbeat import ConsumerGroupConfig, ConsumerHeartbeatRequest, HeartbeatResponse, heartbeat
 from .consumer.leave import expire, leave
 from .consumer.member import MemberState
 from .consumer.records import ConsumerRecord, GroupEpoch, MemberMetadata, Regex, encode
+from .timed_groups import TimedGroups
 
-log = logging.getLogger(__name__)
 
-
-class ConsumerGroups:
+class ConsumerGroups(TimedGroups[ConsumerGroup, ConsumerRecord]):
     """KIP-848 groups by id."""
-
-    def __init__(self, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
-        self._context = context
-        self._config = config
-        self._groups: dict[str, ConsumerGroup] = {}
-        self._timers: dict[str, tuple[int, Timer]] = {}
-
-    def __iter__(self) -> Iterator[ConsumerGroup]:
-        return iter(tuple(self._groups.values()))
-
-    def get(self, group_id: str) -> ConsumerGroup | None:
-        return self._groups.get(group_id)
 
     # -- replay
 
@@ -75,12 +55,6 @@ class ConsumerGroups:
                     deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
                     group.rebalance_deadlines_ms[member_id] = (deadline_ms, member.progress.epoch)
             self._arm(group)
-
-    def unload(self) -> None:
-        for _, timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._groups.clear()
 
     # -- requests
 
@@ -132,61 +106,11 @@ class ConsumerGroups:
         overrides = self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
         return self._config().consumer_of(overrides)
 
-    def remove(self, group: ConsumerGroup) -> list[CoordinatorRecord]:
-        """Take an empty group out of memory; the tombstones that take it out of the log."""
-        self._groups.pop(group.group_id, None)
-        armed = self._timers.pop(group.group_id, None)
-        if armed is not None:
-            armed[1].cancel()
-        return self.tombstones(group)
+    def _encoded(self, group: ConsumerGroup, record: ConsumerRecord) -> CoordinatorRecord:
+        return encode(group.group_id, record)
 
-    def tombstones(self, group: ConsumerGroup) -> list[CoordinatorRecord]:
-        return [encode(group.group_id, record) for record in group.tombstones()]
-
-    # -- time
-
-    def _arm(self, group: ConsumerGroup) -> None:
-        deadline_ms = group.earliest_deadline_ms()
-        armed = self._timers.get(group.group_id)
-        if deadline_ms is None:
-            if armed is not None:
-                armed[1].cancel()
-                del self._timers[group.group_id]
-            return
-        if armed is not None:
-            if armed[0] <= deadline_ms:
-                return
-            armed[1].cancel()
-        timer = self._context.call_at(deadline_ms, lambda: self._wake(group))
-        self._timers[group.group_id] = (deadline_ms, timer)
-
-    def _wake(self, group: ConsumerGroup) -> None:
-        self._timers.pop(group.group_id, None)
-        if self._groups.get(group.group_id) is not group:
-            return
-        records = expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
-        self._append(group, records, _log_failure)
-        self._arm(group)
-
-    def _append(
-        self,
-        group: ConsumerGroup,
-        records: Sequence[ConsumerRecord],
-        on_done: Callable[[ErrorCode], None],
-        *,
-        before: Sequence[CoordinatorRecord] = (),
-    ) -> None:
-        batch = [*before, *(encode(group.group_id, record) for record in records)]
-        if not batch:
-            on_done(ErrorCode.NONE)
-            return
-
-        def appended(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                self._context.reload(f"group {group.group_id} could not be written: {error.name}")
-            on_done(client_error(error))
-
-        self._context.append(batch, appended)
+    def _expire(self, group: ConsumerGroup) -> Sequence[ConsumerRecord]:
+        return expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
 
 
 def _answer(reply: Reply[HeartbeatResponse], response: HeartbeatResponse, error: ErrorCode) -> None:
@@ -195,8 +119,3 @@ def _answer(reply: Reply[HeartbeatResponse], response: HeartbeatResponse, error:
 
 def _refusal(error: ErrorCode, message: str) -> HeartbeatResponse:
     return HeartbeatResponse(error=error, error_message=message or None)
-
-
-def _log_failure(error: ErrorCode) -> None:
-    if error is not ErrorCode.NONE:
-        log.warning("the end of a member's session was not written: %s", error.name)

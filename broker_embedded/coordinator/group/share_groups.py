@@ -1,22 +1,15 @@
-"""The share groups of one shard, their deadlines and their records.
-
-As with KIP-848 groups, memory changes when records are made, before the log has them. If the append then fails, memory
-is ahead of the log and the shard asks to be replayed.
-"""
+"""The share groups of one shard, their deadlines and their records (`TimedGroups`)."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
 from ottla_wire.protocol import ErrorCode
 
-from ..runtime.errors import client_error
 from ..runtime.reply import Reply
-from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
-from .config import GroupConfig
+from ..runtime.shard import CoordinatorRecord
 from .consumer.member import JOIN_EPOCH, LEAVE_EPOCH
 from .share.group import ShareGroup
 from .share.heartbeat import (
@@ -28,24 +21,11 @@ from .share.heartbeat import (
     leave,
 )
 from .share.records import GroupRecord, MemberRecord, ShareRecord, encode
+from .timed_groups import TimedGroups, log_failure
 
-log = logging.getLogger(__name__)
 
-
-class ShareGroups:
+class ShareGroups(TimedGroups[ShareGroup, ShareRecord]):
     """Share groups by id."""
-
-    def __init__(self, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
-        self._context = context
-        self._config = config
-        self._groups: dict[str, ShareGroup] = {}
-        self._timers: dict[str, tuple[int, Timer]] = {}
-
-    def __iter__(self) -> Iterator[ShareGroup]:
-        return iter(tuple(self._groups.values()))
-
-    def get(self, group_id: str) -> ShareGroup | None:
-        return self._groups.get(group_id)
 
     # -- replay
 
@@ -74,12 +54,6 @@ class ShareGroups:
             group.session_deadlines_ms = dict.fromkeys(group.members, now_ms + timeout_ms)
             self._arm(group)
 
-    def unload(self) -> None:
-        for _, timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._groups.clear()
-
     # -- requests
 
     def heartbeat(self, request: ShareHeartbeat, reply: Reply[ShareHeartbeatResponse]) -> ShareGroup | None:
@@ -107,7 +81,7 @@ class ShareGroups:
 
     def raise_epoch(self, group: ShareGroup) -> None:
         """Move the group epoch, which is the state epoch of what is altered from now on."""
-        self.add(group, GroupRecord(epoch=group.epoch + 1, metadata_hash=group.metadata_hash), _log_failure)
+        self.add(group, GroupRecord(epoch=group.epoch + 1, metadata_hash=group.metadata_hash), log_failure)
 
     def _handle(self, group: ShareGroup, request: ShareHeartbeat) -> tuple[list[ShareRecord], ShareHeartbeatResponse]:
         image = self._context.metadata()
@@ -127,52 +101,11 @@ class ShareGroups:
         overrides = self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
         return self._config().share_of(overrides)
 
-    def remove(self, group: ShareGroup) -> None:
-        """Take a deleted group out of memory."""
-        self._groups.pop(group.group_id, None)
-        armed = self._timers.pop(group.group_id, None)
-        if armed is not None:
-            armed[1].cancel()
+    def _encoded(self, group: ShareGroup, record: ShareRecord) -> CoordinatorRecord:
+        return encode(group.group_id, record)
 
-    def tombstones(self, group: ShareGroup) -> list[CoordinatorRecord]:
-        return [encode(group.group_id, record) for record in group.tombstones()]
-
-    # -- time
-
-    def _arm(self, group: ShareGroup) -> None:
-        deadline_ms = group.earliest_deadline_ms()
-        armed = self._timers.get(group.group_id)
-        if deadline_ms is None:
-            if armed is not None:
-                armed[1].cancel()
-                del self._timers[group.group_id]
-            return
-        if armed is not None:
-            if armed[0] <= deadline_ms:
-                return
-            armed[1].cancel()
-        timer = self._context.call_at(deadline_ms, lambda: self._wake(group))
-        self._timers[group.group_id] = (deadline_ms, timer)
-
-    def _wake(self, group: ShareGroup) -> None:
-        self._timers.pop(group.group_id, None)
-        if self._groups.get(group.group_id) is not group:
-            return
-        records = expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
-        self._append(group, records, _log_failure)
-        self._arm(group)
-
-    def _append(self, group: ShareGroup, records: Sequence[ShareRecord], on_done: Callable[[ErrorCode], None]) -> None:
-        if not records:
-            on_done(ErrorCode.NONE)
-            return
-
-        def appended(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                self._context.reload(f"share group {group.group_id} could not be written: {error.name}")
-            on_done(client_error(error))
-
-        self._context.append([encode(group.group_id, record) for record in records], appended)
+    def _expire(self, group: ShareGroup) -> Sequence[ShareRecord]:
+        return expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
 
 
 def _answer(reply: Reply[ShareHeartbeatResponse], response: ShareHeartbeatResponse, error: ErrorCode) -> None:
@@ -181,8 +114,3 @@ def _answer(reply: Reply[ShareHeartbeatResponse], response: ShareHeartbeatRespon
 
 def _refusal(error: ErrorCode, message: str) -> ShareHeartbeatResponse:
     return ShareHeartbeatResponse(error=error, error_message=message or None)
-
-
-def _log_failure(error: ErrorCode) -> None:
-    if error is not ErrorCode.NONE:
-        log.warning("a change of a share group was not written: %s", error.name)
