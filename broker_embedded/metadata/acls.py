@@ -88,6 +88,18 @@ class AclBinding:
     operation: AclOperation
     permission: Permission
 
+    def fields(self) -> dict[str, int | str]:
+        """Return it as messages have it."""
+        return {
+            "resource_type": int(self.resource),
+            "resource_name": self.name,
+            "pattern_type": int(self.pattern),
+            "principal": self.principal,
+            "host": self.host,
+            "operation": int(self.operation),
+            "permission_type": int(self.permission),
+        }
+
     def is_from(self, host: str) -> bool:
         """Return whether the ACL's host matches `address`."""
         if self.host in (WILDCARD, host):

@@ -216,21 +216,7 @@ def _read_partition_change(message: Message) -> ChangePartition:
 
 
 def _write_acl(record: AccessControlEntry) -> Encoded:
-    acl = record.acl
-    return (
-        "AccessControlEntryRecord",
-        0,
-        {
-            "id": record.acl_id,
-            "resource_type": int(acl.resource),
-            "resource_name": acl.name,
-            "pattern_type": int(acl.pattern),
-            "principal": acl.principal,
-            "host": acl.host,
-            "operation": int(acl.operation),
-            "permission_type": int(acl.permission),
-        },
-    )
+    return "AccessControlEntryRecord", 0, {"id": record.acl_id, **record.acl.fields()}
 
 
 def _read_acl(message: Message) -> AccessControlEntry:

@@ -54,14 +54,4 @@ def _result(result: Deleted) -> Body:
 
 
 def _deleted(acl: AclBinding) -> Body:
-    return {
-        "error_code": 0,
-        "error_message": None,
-        "resource_type": int(acl.resource),
-        "resource_name": acl.name,
-        "pattern_type": int(acl.pattern),
-        "principal": acl.principal,
-        "host": acl.host,
-        "operation": int(acl.operation),
-        "permission_type": int(acl.permission),
-    }
+    return {"error_code": 0, "error_message": None, **acl.fields()}

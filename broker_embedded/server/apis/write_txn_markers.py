@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.marker_writer import TransactionMarker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
+from broker_embedded.server.handling.replies import BodyOfParts
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -73,31 +73,16 @@ def _marker(wanted: Message) -> TransactionMarker:
     )
 
 
-class _Answers:
-    """Counts the partitions that are not answered yet."""
-
-    def __init__(self) -> None:
-        self._open = 1  # the request itself, until all its markers are written
-        self._body: Body = {}
-        self._promise: Promise[Body] = Promise()
+class _Answers(BodyOfParts):
+    """Waits for the partitions that are not answered yet."""
 
     def of(self, ctx: RequestContext[HasTransactions], partition: TopicPartition, marker: TransactionMarker) -> Body:
         answer: Body = {"partition_index": partition.partition, "error_code": 0}
-        self._open += 1
+        self.begin_part()
 
         def written(error: ErrorCode) -> None:
             answer["error_code"] = int(error)
-            self._one_less()
+            self.end_part()
 
         ctx.services.transactions.marker_writer.write(partition, marker, written)
         return answer
-
-    def when_complete(self, body: Body) -> Promise[Body]:
-        self._body = body
-        self._one_less()
-        return self._promise
-
-    def _one_less(self) -> None:
-        self._open -= 1
-        if self._open == 0 and not self._promise.done():
-            self._promise.set_result(self._body)

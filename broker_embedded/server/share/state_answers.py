@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
+from broker_embedded.server.handling.replies import BodyOfParts
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.share.persister import ShareKey
 from broker_embedded.share.state_requests import StateRequest
@@ -51,42 +51,27 @@ def answer(
     return collected.when_complete({"results": results})
 
 
-class _Collected:
-    """Counts the share partitions that are not answered yet."""
-
-    def __init__(self) -> None:
-        self._open = 1
-        self._body: Body = {}
-        self._promise: Promise[Body] = Promise()
+class _Collected(BodyOfParts):
+    """Waits for the share partitions that are not answered yet."""
 
     def one(
         self, ctx: RequestContext[HasShares], key: ShareKey, asked: Message, make: MakeRequest, fields: Fields
     ) -> Body:
         result: Body = {"partition": key.partition}
-        self._open += 1
+        self.begin_part()
 
         def done(found: Any) -> None:
             if isinstance(found, BrokerError):
                 result.update(_refused(key.partition, found))
             else:
                 result.update({"error_code": 0, "error_message": None, **fields(found)})
-            self._one_less()
+            self.end_part()
 
         try:
             make(asked).run(ctx.services.share_states.shard_of(key), key, done)
         except BrokerError as error:
             done(error)
         return result
-
-    def when_complete(self, body: Body) -> Promise[Body]:
-        self._body = body
-        self._one_less()
-        return self._promise
-
-    def _one_less(self) -> None:
-        self._open -= 1
-        if self._open == 0 and not self._promise.done():
-            self._promise.set_result(self._body)
 
 
 def _refused(partition: int, error: BrokerError) -> Body:
