@@ -24,7 +24,7 @@ import click
 
 from ottla.browse.human_amounts import setting_value
 from ottla.cli.shared.output import be_quiet, warn
-from ottla.cli.shared.parameter_types import Seconds
+from ottla.cli.shared.parameter_types import quiet_option, timeout_option
 from ottla.cli.shared.progress import waiting
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
@@ -121,16 +121,8 @@ def reaches_a_cluster(command: F) -> F:
 
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="Print each request with its broker and duration."),
-        click.option("-q", "--quiet", is_flag=True, help="Print problems only, no progress."),
-        click.option(
-            "--timeout",
-            "timeout_s",
-            type=Seconds(0, min_open=True),
-            default=_TIMEOUT_S,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long a request to the cluster may take.",
-        ),
+        quiet_option("Print problems only, no progress."),
+        timeout_option("timeout_s", _TIMEOUT_S, "How long a request to the cluster may take."),
         click.option(
             "--config-file",
             type=click.Path(dir_okay=False),

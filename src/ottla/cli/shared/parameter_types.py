@@ -1,5 +1,5 @@
 """Types of options beyond Click's: durations, times, and numbers that are numbers (Click's own let `nan` through);
-and the option for a port, which several commands have."""
+and options that several commands have."""
 
 from __future__ import annotations
 
@@ -26,6 +26,24 @@ def port_option(default: int) -> Callable[[F], F]:
         default=default,
         show_default=True,
         help="Port to listen on; 0 takes a free one.",
+    )
+
+
+def quiet_option(text: str) -> Callable[[F], F]:
+    """Return the option `--quiet`; `text` is its help."""
+    return click.option("-q", "--quiet", is_flag=True, help=text)
+
+
+def timeout_option(name: str, default_s: float, text: str) -> Callable[[F], F]:
+    """Return the option `--timeout`, which the command gets as `name`; `text` is its help."""
+    return click.option(
+        "--timeout",
+        name,
+        type=Seconds(0, min_open=True),
+        default=default_s,
+        show_default=True,
+        metavar="SECONDS",
+        help=text,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from ottla.cli.shared.output import be_quiet
-from ottla.cli.shared.parameter_types import Seconds
+from ottla.cli.shared.parameter_types import quiet_option, timeout_option
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,15 +57,9 @@ def reaches_a_registry(command: F) -> F:
         path = click.Path(path_type=Path, dir_okay=False)
         with_registry = click.option(option, name, type=path, envvar=f"OTTLA_{name.upper()}", help=text)(with_registry)
     for option_of in (
-        click.option("-q", "--quiet", is_flag=True, help="Print problems only."),
-        click.option(
-            "--timeout",
-            "registry_timeout_s",
-            type=Seconds(0, min_open=True),
-            default=_TIMEOUT_S,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long the registry may take for an answer; it is tried three times.",
+        quiet_option("Print problems only."),
+        timeout_option(
+            "registry_timeout_s", _TIMEOUT_S, "How long the registry may take for an answer; it is tried three times."
         ),
         click.option(
             "--registry-user",
