@@ -42,6 +42,8 @@ _QUOTAS: Final = (
 
 def acls_of(table: Mapping[str, Any], place: str) -> Iterator[AclInfo]:
     """Yield the ACLs of one entry."""
+    from ottla.admin.operations.acl_changes import acl_info
+
     lists = ("allow", "deny", "topics", "groups", "transactional_ids", "hosts", "operations")
     flags = ("producer", "consumer", "idempotent", "cluster")
     check_keys(table, (*lists, *flags, "pattern"), place)
@@ -72,16 +74,7 @@ def acls_of(table: Mapping[str, Any], place: str) -> Iterator[AclInfo]:
         created = acl_options.what_to_create(options)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
-    for acl in created:
-        yield AclInfo(
-            resource=acl.resource,
-            name=acl.name or "",
-            pattern=acl.pattern,
-            principal=acl.principal or "",
-            host=acl.host or "",
-            operation=acl.operation,
-            permission=acl.permission,
-        )
+    yield from map(acl_info, created)
 
 
 def _check_operations(operations: tuple[str, ...], place: str) -> None:

@@ -24,7 +24,6 @@ class SentWatch:
         self._client = client
         self._now_ms = now_ms
         self._due_ms = 0
-        self._is_sampling = False
         self.wants_sample = False
         """Whether the next send is to be timed."""
 

@@ -120,7 +120,9 @@ def _named(statement: Statement, parameters: Parameters) -> Parameters:
     return {name: parameters[name] for name in statement.names}
 
 
-class _SqlAlchemyConnection:
+class _SessionHolder:
+    """The session of a connection, between `begin` and `close`."""
+
     def __init__(self, make_session: Callable[[], Any]) -> None:
         self._make_session = make_session
         self._session: Any = None
@@ -133,6 +135,8 @@ class _SqlAlchemyConnection:
     def is_in_transaction(self) -> bool:
         return self._session is not None and bool(self._session.in_transaction())
 
+
+class _SqlAlchemyConnection(_SessionHolder):
     def begin(self) -> None:
         self._session = self._make_session()
         self._session.connection()
@@ -170,19 +174,7 @@ class _SqlAlchemyConnection:
             session.close()
 
 
-class _AsyncSqlAlchemyConnection:
-    def __init__(self, make_session: Callable[[], Any]) -> None:
-        self._make_session = make_session
-        self._session: Any = None
-
-    @property
-    def transaction(self) -> Any:
-        return self._session
-
-    @property
-    def is_in_transaction(self) -> bool:
-        return self._session is not None and bool(self._session.in_transaction())
-
+class _AsyncSqlAlchemyConnection(_SessionHolder):
     async def begin(self) -> None:
         self._session = self._make_session()
         await self._session.connection()

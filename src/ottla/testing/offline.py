@@ -42,7 +42,6 @@ from ottla.consumer.model.failed_writes import (
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.session import Session
 from ottla.errors import ConfigError, LifecycleError
-from ottla.failures.dead_letter import build_dead_letter
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.outcomes import Outcome, Skip
 from ottla.failures.retry_headers import original_of
@@ -381,16 +380,7 @@ class OfflineConsumer:
 
     def _keep_dead_letter(self, effect: WriteDeadLetter) -> None:
         record = original_of(effect.record)
-        letter = build_dead_letter(
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            timestamp_ms=record.timestamp_ms,
-            key=record.raw_key,
-            value=record.raw_value,
-            headers=record.headers,
-            reason=effect.reason,
-        )
+        letter = effect.build()
         view = describe_dead_letter(letter.headers)
         assert view is not None
         kept = DeadLetter(effect.dead_letter_topic, letter.key, letter.value, letter.headers, view)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from ottla.admin.declared.declared_cluster import Applied, DeclaredCluster
 from ottla.admin.declared.found_cluster import FoundCluster
 from ottla.admin.facts.admin_operation import AdminOperation
-from ottla.admin.facts.cluster_facts import AclInfo, Part
+from ottla.admin.facts.cluster_facts import Part
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
-from ottla.admin.operations.acl_changes import Acl, AclsRefused, find_acls
+from ottla.admin.operations.acl_changes import AclsRefused, acl_info, find_acls
 from ottla.admin.operations.quota_changes import find_quotas
 from ottla.admin.operations.scram_changes import find_scram_users
 from ottla.admin.operations.setting_changes import group_settings
@@ -77,7 +77,7 @@ def read_found(
         at_ms=at_ms,
         topics=found,
         groups=(yield from group_settings(sorted(groups))) if groups else {},
-        acls=None if acls is None else tuple(map(_fact_of, acls)),
+        acls=None if acls is None else tuple(map(acl_info, acls)),
         quotas=(yield from find_quotas({})) if has_quotas else None,
         users=(yield from find_scram_users()) if has_users else None,
     )
@@ -99,7 +99,7 @@ def read_everything(
     except BrokerRefused as error:
         not_read.append(str(error))
     try:
-        acls = tuple(map(_fact_of, (yield from find_acls())))
+        acls = tuple(map(acl_info, (yield from find_acls())))
     except AclsRefused as error:
         if error.code is not ErrorCode.SECURITY_DISABLED:  # without an authorizer there are none
             not_read.append(str(error))
@@ -112,15 +112,3 @@ def read_everything(
     except BrokerRefused as error:
         not_read.append(str(error))
     return replace(found, groups=settings, acls=acls, quotas=quotas, users=users), tuple(not_read)
-
-
-def _fact_of(acl: Acl) -> AclInfo:
-    return AclInfo(
-        resource=acl.resource,
-        name=acl.name or "",
-        pattern=acl.pattern,
-        principal=acl.principal or "",
-        host=acl.host or "",
-        operation=acl.operation,
-        permission=acl.permission,
-    )

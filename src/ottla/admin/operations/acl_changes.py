@@ -16,6 +16,7 @@ from ottla.admin.facts.admin_operation import (
     problem_of,
     reading,
 )
+from ottla.admin.facts.cluster_facts import AclInfo
 from ottla.admin.facts.protocol_names import ACL_OPERATIONS, ACL_PATTERNS, ACL_PERMISSIONS, ACL_RESOURCES, ANY
 from ottla.errors import InputError, OttlaError
 from ottla.topics import text_problem
@@ -75,6 +76,19 @@ class Acl:
         prefixed = "*" if self.pattern == "prefixed" else ""
         host = "" if self.host == "*" else f" from {self.host}"
         return f"{self.permission} {self.principal}{host} to {self.operation} {self.resource}{place}{prefixed}"
+
+
+def acl_info(acl: Acl) -> AclInfo:
+    """Return an ACL as facts have it."""
+    return AclInfo(
+        resource=acl.resource,
+        name=acl.name or "",
+        pattern=acl.pattern,
+        principal=acl.principal or "",
+        host=acl.host or "",
+        operation=acl.operation,
+        permission=acl.permission,
+    )
 
 
 def find_acls(wanted: Acl | None = None) -> AdminOperation[tuple[Acl, ...]]:

@@ -85,7 +85,6 @@ class Placement:
         for p, held in enumerate(self.replicas):
             for b in held:
                 self._add(p, b)
-        self.load_before = list(self.load)
         even = sum(self.rate_in) / max(1, sum(self.receives))
         every = sum(self.weight) or 1.0
         share = [max(even, sum(self.rate_in) * weight / every) for weight in self.weight]

@@ -33,7 +33,7 @@ _FENCED: Final = frozenset(
         KafkaError._STATE,
     }
 )
-_UNREACHABLE: Final = frozenset(
+UNREACHABLE: Final = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -42,7 +42,7 @@ _UNREACHABLE: Final = frozenset(
     }
 )
 _UNKNOWN_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
-_NOT_ALLOWED: Final = frozenset(
+NOT_ALLOWED: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -91,7 +91,7 @@ def error_of(
     """Return the error to raise for what the client reported. `OttlaError`s end the consumer, except
     `RetriableError`s."""
     code = _first_code(error)
-    if code in _UNREACHABLE:
+    if code in UNREACHABLE:
         return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error.str()}")
     if code in _UNKNOWN_TOPIC:
         return unknown_topics(topics_named(error, topics) or topics or [error.str()], servers)
@@ -102,7 +102,7 @@ def error_of(
         )
     if code in _SAME_INSTANCE:
         return FencedError(f"another member runs with the same group.instance.id: {error.str()}")
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         who = asking or Principal(topics=topics)
         return who.refused(KafkaError(code).name(), error.str(), servers=servers)
     if code in NOT_ACCEPTED:
@@ -131,7 +131,7 @@ def topics_named(error: KafkaError, topics: Sequence[str]) -> list[str]:
 
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED, *NOT_ACCEPTED)
+_MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *NOT_ALLOWED, *NOT_ACCEPTED)
 
 
 def _first_code(error: KafkaError) -> int:

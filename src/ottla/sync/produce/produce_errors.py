@@ -17,7 +17,7 @@ from ottla.errors import (
 )
 from ottla.producer import LimitsCache, size_in_own_batch
 from ottla.producer.explain import Explain
-from ottla.sync.client.client_errors import NOT_ACCEPTED
+from ottla.sync.client.client_errors import NOT_ACCEPTED, NOT_ALLOWED, UNREACHABLE
 from ottla.telemetry import log_event
 
 UNKNOWN_TOPIC: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
@@ -30,25 +30,9 @@ _FENCED: Final = frozenset(
         KafkaError.TRANSACTION_COORDINATOR_FENCED,
     }
 )
-_UNREACHABLE: Final = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-    }
-)
+_UNREACHABLE: Final = UNREACHABLE | {KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT_QUEUE}
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-_REFUSED: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
+_REFUSED: Final = NOT_ALLOWED | {KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 _REFUSED_RECORDS: Final = frozenset({KafkaError._INVALID_ARG, KafkaError.INVALID_TIMESTAMP, KafkaError.TOPIC_EXCEPTION})
 _TOO_FEW_REPLICAS: Final = frozenset({KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 

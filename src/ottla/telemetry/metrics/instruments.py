@@ -24,15 +24,18 @@ from ottla.telemetry.metrics.measurements import (
     ScheduleMeasure,
 )
 from ottla.telemetry.metrics.metrics_table import METRICS, Metric
-from ottla.telemetry.traces.conventions import SCHEMA_URL, SCOPE
+from ottla.telemetry.traces.conventions import (
+    CLIENT_ID,
+    ERROR_TYPE,
+    GROUP,
+    HANDLER,
+    OPERATION,
+    PARTITION,
+    SCHEMA_URL,
+    SCOPE,
+)
+from ottla.telemetry.traces.conventions import DESTINATION as TOPIC
 
-_GROUP: Final = "messaging.consumer.group.name"
-_TOPIC: Final = "messaging.destination.name"
-_PARTITION: Final = "messaging.destination.partition.id"
-_CLIENT: Final = "messaging.client.id"
-_OPERATION: Final = "messaging.operation.name"
-_ERROR: Final = "error.type"
-_HANDLER: Final = "ottla.handler"
 _SCHEDULE: Final = "ottla.schedule.name"
 _ROAD: Final = "ottla.bridge.road"
 
@@ -104,7 +107,7 @@ class Metrics(Hooks):
     # What is counted
 
     def fetched(self, *, group: str, topic: str, records: int, size_bytes: int) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic))
+        labels = ((GROUP, group), (TOPIC, topic))
         self._add("messaging.client.consumed.messages", records, labels)
         self._add("ottla.consumer.fetched.size", size_bytes, labels)
         if self._is_due("fetched", group + topic):
@@ -122,7 +125,7 @@ class Metrics(Hooks):
         skipped: int,
         duration_ms: int,
     ) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler))
+        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler))
         self._add("ottla.handler.batches", 1, labels)
         counts = (("handled", handled), ("failed", failed), ("malformed", malformed), ("skipped", skipped))
         for outcome, count in counts:
@@ -143,7 +146,7 @@ class Metrics(Hooks):
     ) -> None:
         if not self._is_due(handler, group + topic):
             return
-        labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler}
+        labels = {GROUP: group, TOPIC: topic, HANDLER: handler}
         self._record["messaging.process.duration"](duration_s if is_batch else duration_s / records, labels)
         self._record["ottla.consumer.buffer.duration"](buffered_s, labels)
         if end_to_end_s is not None:
@@ -152,49 +155,49 @@ class Metrics(Hooks):
     def malformed(
         self, *, group: str, handler: str, topic: str, part: str, serde: str, kind: str, records: int
     ) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.serde", serde))
+        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler), ("ottla.serde", serde))
         more = (*labels, ("ottla.record.part", part), ("ottla.failure.kind", kind))
         self._add("ottla.consumer.malformed", records, more)
 
     def event(self, *, group: str, event: str) -> None:
-        self._add("ottla.consumer.events", 1, ((_GROUP, group), ("ottla.event", event)))
+        self._add("ottla.consumer.events", 1, ((GROUP, group), ("ottla.event", event)))
 
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.outcome", "expired"))
+        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler), ("ottla.outcome", "expired"))
         self._add("ottla.handler.records", records, labels)
 
     def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.outcome", "duplicate"))
+        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler), ("ottla.outcome", "duplicate"))
         self._add("ottla.handler.records", records, labels)
 
     def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic), ("ottla.event", event), ("ottla.failure.kind", kind))
+        labels = ((GROUP, group), (TOPIC, topic), ("ottla.event", event), ("ottla.failure.kind", kind))
         self._add("ottla.consumer.failures", 1, (*labels, _attempt(attempts)))
 
     def jobs_leased(self, *, group: str, topic: str, delivery_count: int, records: int) -> None:
-        labels = ((_GROUP, group), (_TOPIC, topic), _attempt(max(1, delivery_count)))
+        labels = ((GROUP, group), (TOPIC, topic), _attempt(max(1, delivery_count)))
         self._add("ottla.queue.deliveries", records, labels)
 
     def jobs_settled(self, *, group: str, topic: str, outcome: str, records: int) -> None:
-        self._add("ottla.queue.jobs", records, ((_GROUP, group), (_TOPIC, topic), ("ottla.outcome", outcome)))
+        self._add("ottla.queue.jobs", records, ((GROUP, group), (TOPIC, topic), ("ottla.outcome", outcome)))
 
     def commit_answered(self, *, group: str, duration_s: float, error: str) -> None:
-        labels = ((_GROUP, group), *_error(error))
+        labels = ((GROUP, group), *_error(error))
         self._add("ottla.consumer.commits", 1, labels)
-        self._record["messaging.client.operation.duration"](duration_s, {_OPERATION: "commit", **dict(labels)})
+        self._record["messaging.client.operation.duration"](duration_s, {OPERATION: "commit", **dict(labels)})
 
     def rebalanced(self, *, group: str, kind: str, partitions: int, duration_s: float) -> None:
-        self._record["ottla.consumer.rebalance.duration"](duration_s, {_GROUP: group, "ottla.rebalance.kind": kind})
+        self._record["ottla.consumer.rebalance.duration"](duration_s, {GROUP: group, "ottla.rebalance.kind": kind})
 
     def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
-        self._add("messaging.client.sent.messages", records, ((_TOPIC, topic), (_CLIENT, client), *_error(error)))
+        self._add("messaging.client.sent.messages", records, ((TOPIC, topic), (CLIENT_ID, client), *_error(error)))
 
     def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
-        labels = {_OPERATION: "send", _TOPIC: topic, _CLIENT: client}
+        labels = {OPERATION: "send", TOPIC: topic, CLIENT_ID: client}
         self._record["messaging.client.operation.duration"](duration_s, labels)
 
     def throttled(self, *, client: str, group: str, broker: int, duration_s: float) -> None:
-        labels = {_CLIENT: client, "ottla.broker": str(broker), **({_GROUP: group} if group else {})}
+        labels = {CLIENT_ID: client, "ottla.broker": str(broker), **({GROUP: group} if group else {})}
         self._record["ottla.client.throttle.duration"](duration_s, labels)
 
     def _add(self, name: str, more: float, labels: LabelPairs) -> None:
@@ -296,16 +299,16 @@ class Metrics(Hooks):
                 yield {_ROAD: road}, _OF_BRIDGES[name](of_road)
         for client, queued in self._queued.items():
             if name == "ottla.producer.queue":
-                yield {_CLIENT: client}, queued
+                yield {CLIENT_ID: client}, queued
         if name in _OUTBOX:
             for measured in self._outboxes.values():
                 yield {}, measured[_OUTBOX.index(name)]
         for client, batches in self._batches.items():
             for batch in batches:
                 if name == "ottla.producer.batch.records":
-                    yield {_CLIENT: client, _TOPIC: batch.topic}, batch.records
+                    yield {CLIENT_ID: client, TOPIC: batch.topic}, batch.records
                 elif name == "ottla.producer.batch.size":
-                    yield {_CLIENT: client, _TOPIC: batch.topic}, batch.size_bytes
+                    yield {CLIENT_ID: client, TOPIC: batch.topic}, batch.size_bytes
         for client, brokers in self._brokers.items():
             for row, labels, value in _of_brokers(client, brokers):
                 if row == name:
@@ -325,14 +328,14 @@ def _attempt(attempts: int) -> tuple[str, str]:
 
 
 def _error(error: str) -> LabelPairs:
-    return ((_ERROR, error),) if error else ()
+    return ((ERROR_TYPE, error),) if error else ()
 
 
 def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:
     for each in measure.partitions:
         topic, partition = each.topic_partition
-        of_topic = {_GROUP: group, _TOPIC: topic}
-        of_partition = {**of_topic, _PARTITION: str(partition)}
+        of_topic = {GROUP: group, TOPIC: topic}
+        of_partition = {**of_topic, PARTITION: str(partition)}
         if each.lag_records is not None:
             yield "ottla.consumer.lag.records", of_partition, each.lag_records
         if each.lag_s is not None:
@@ -345,19 +348,19 @@ def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:
         for reason in each.paused_for:
             yield "ottla.consumer.partitions.paused", {**of_topic, "ottla.pause.reason": reason}, 1
     for handler, runs in measure.runs_in_flight.items():
-        yield "ottla.handler.batches.in_flight", {_GROUP: group, _HANDLER: handler}, runs
+        yield "ottla.handler.batches.in_flight", {GROUP: group, HANDLER: handler}, runs
     for handler, tokens in measure.budget_tokens.items():
-        yield "ottla.consumer.dead_letter_budget", {_GROUP: group, _HANDLER: handler}, tokens
+        yield "ottla.consumer.dead_letter_budget", {GROUP: group, HANDLER: handler}, tokens
     for handler, is_limited in measure.limited.items():
-        yield "ottla.handler.limited", {_GROUP: group, _HANDLER: handler}, is_limited
+        yield "ottla.handler.limited", {GROUP: group, HANDLER: handler}, is_limited
     if measure.leases is not None:
-        yield "ottla.queue.in_flight", {_GROUP: group}, measure.leases.in_flight
-        yield "ottla.queue.oldest_lease.age", {_GROUP: group}, measure.leases.oldest_s
+        yield "ottla.queue.in_flight", {GROUP: group}, measure.leases.in_flight
+        yield "ottla.queue.oldest_lease.age", {GROUP: group}, measure.leases.oldest_s
 
 
 def _of_brokers(client: str, brokers: Sequence[BrokerMeasure]) -> Iterator[Row]:
     for each in brokers:
-        labels: dict[str, Any] = {_CLIENT: client, "ottla.broker": each.broker}
+        labels: dict[str, Any] = {CLIENT_ID: client, "ottla.broker": each.broker}
         yield "ottla.client.broker.up", labels, each.is_up
         yield "ottla.client.broker.rtt", labels, each.rtt_s
         yield "ottla.client.broker.requests", {**labels, "ottla.request.state": "waiting"}, each.requests_waiting

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ottla.telemetry.traces.conventions import CLIENT_ID, ERROR_TYPE, GROUP, HANDLER, OPERATION, PARTITION
+from ottla.telemetry.traces.conventions import DESTINATION as TOPIC
+
 Kind = Literal["counter", "histogram", "gauge"]
 
 DURATION_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -43,15 +46,6 @@ class Metric:
         return f"{name}{unit}{'_total' if self.kind == 'counter' else ''}"
 
 
-_GROUP: Final = "messaging.consumer.group.name"
-_TOPIC: Final = "messaging.destination.name"
-_PARTITION: Final = "messaging.destination.partition.id"
-_CLIENT: Final = "messaging.client.id"
-_OPERATION: Final = "messaging.operation.name"
-_ERROR: Final = "error.type"
-_HANDLER: Final = "ottla.handler"
-
-
 def _row(
     name: str,
     kind: Kind,
@@ -76,21 +70,21 @@ _ROWS: Final = (
         "counter",
         "{message}",
         "Records whose delivery ended: acknowledged, or failed where `error.type` is set.",
-        (_TOPIC, _CLIENT, _ERROR),
+        (TOPIC, CLIENT_ID, ERROR_TYPE),
     ),
     _row(
         "messaging.client.consumed.messages",
         "counter",
         "{message}",
         "Records received from the client.",
-        (_GROUP, _TOPIC),
+        (GROUP, TOPIC),
     ),
     _row(
         "messaging.client.operation.duration",
         "histogram",
         "s",
         "Time from `send` to the acknowledgement, for a sample of the records, and the duration of commits.",
-        (_OPERATION, _TOPIC, _CLIENT, _GROUP, _ERROR),
+        (OPERATION, TOPIC, CLIENT_ID, GROUP, ERROR_TYPE),
         DURATION_BUCKETS_S,
     ),
     _row(
@@ -100,16 +94,16 @@ _ROWS: Final = (
         "Time of a handler for one record: the mean of each run, or the time of a batch handler for its batch. A"
         " handler that takes more than a millisecond per record gets runs of one record. At most one run in five"
         " milliseconds is timed.",
-        (_GROUP, _TOPIC, _HANDLER),
+        (GROUP, TOPIC, HANDLER),
         DURATION_BUCKETS_S,
     ),
-    _row("ottla.consumer.fetched.size", "counter", "By", "Bytes received from the client.", (_GROUP, _TOPIC)),
+    _row("ottla.consumer.fetched.size", "counter", "By", "Bytes received from the client.", (GROUP, TOPIC)),
     _row(
         "ottla.consumer.batch.records",
         "histogram",
         "{record}",
         "Records of one partition received together.",
-        (_GROUP, _TOPIC),
+        (GROUP, TOPIC),
         SIZE_BUCKETS,
     ),
     _row(
@@ -118,14 +112,14 @@ _ROWS: Final = (
         "{record}",
         "Deliveries by outcome: `handled`, and `skipped` among these; `failed` (retried, dead-lettered or stopped),"
         " and `malformed` among these; `expired` and `duplicate` (known to the inbox), which were not delivered.",
-        (_GROUP, _TOPIC, _HANDLER, "ottla.outcome"),
+        (GROUP, TOPIC, HANDLER, "ottla.outcome"),
     ),
     _row(
         "ottla.handler.batches",
         "counter",
         "{batch}",
         "Batches that workers finished: records of one partition that are handled together.",
-        (_GROUP, _TOPIC, _HANDLER),
+        (GROUP, TOPIC, HANDLER),
         before="ottla.handler.runs",
     ),
     _row(
@@ -133,7 +127,7 @@ _ROWS: Final = (
         "gauge",
         "{batch}",
         "Batches that workers process, or that wait for acknowledgements.",
-        (_GROUP, _HANDLER),
+        (GROUP, HANDLER),
         before="ottla.handler.runs.in_flight",
     ),
     _row(
@@ -141,7 +135,7 @@ _ROWS: Final = (
         "histogram",
         "s",
         "How long the oldest record of a run had waited since its fetch.",
-        (_GROUP, _TOPIC, _HANDLER),
+        (GROUP, TOPIC, HANDLER),
         AGE_BUCKETS_S,
     ),
     _row(
@@ -149,7 +143,7 @@ _ROWS: Final = (
         "histogram",
         "s",
         "Time from the timestamp of the first record of a run until it was handled.",
-        (_GROUP, _TOPIC, _HANDLER),
+        (GROUP, TOPIC, HANDLER),
         AGE_BUCKETS_S,
     ),
     _row(
@@ -157,7 +151,7 @@ _ROWS: Final = (
         "counter",
         "{record}",
         "Decisions about records that failed, by log event, kind of failure and delivery (1 to 9, `10+`).",
-        (_GROUP, _TOPIC, "ottla.event", "ottla.failure.kind", "ottla.attempt"),
+        (GROUP, TOPIC, "ottla.event", "ottla.failure.kind", "ottla.attempt"),
     ),
     _row(
         "ottla.consumer.malformed",
@@ -165,66 +159,66 @@ _ROWS: Final = (
         "{record}",
         "Records whose key or value could not be decoded, by serde: `malformed` has another format, `invalid` breaks a"
         " rule of the type.",
-        (_GROUP, _TOPIC, _HANDLER, "ottla.serde", "ottla.record.part", "ottla.failure.kind"),
+        (GROUP, TOPIC, HANDLER, "ottla.serde", "ottla.record.part", "ottla.failure.kind"),
     ),
-    _row("ottla.consumer.events", "counter", "{event}", "Log events of a group.", (_GROUP, "ottla.event")),
+    _row("ottla.consumer.events", "counter", "{event}", "Log events of a group.", (GROUP, "ottla.event")),
     _row(
         "ottla.consumer.lag.records",
         "gauge",
         "{record}",
         "Records up to the end of the log that are not finished.",
-        (_GROUP, _TOPIC, _PARTITION),
+        (GROUP, TOPIC, PARTITION),
     ),
     _row(
         "ottla.consumer.lag.age",
         "gauge",
         "s",
         "The age of the oldest of them.",
-        (_GROUP, _TOPIC, _PARTITION),
+        (GROUP, TOPIC, PARTITION),
     ),
     _row(
         "ottla.consumer.oldest_unfinished.age",
         "gauge",
         "s",
         "How long the handler has had the oldest unfinished record.",
-        (_GROUP, _TOPIC, _PARTITION),
+        (GROUP, TOPIC, PARTITION),
     ),
     _row(
         "ottla.consumer.buffer.records",
         "gauge",
         "{record}",
         "Records that are fetched and not finished.",
-        (_GROUP, _TOPIC),
+        (GROUP, TOPIC),
     ),
-    _row("ottla.consumer.buffer.size", "gauge", "By", "Their bytes.", (_GROUP, _TOPIC)),
-    _row("ottla.consumer.partitions", "gauge", "{partition}", "Partitions assigned to this member.", (_GROUP, _TOPIC)),
+    _row("ottla.consumer.buffer.size", "gauge", "By", "Their bytes.", (GROUP, TOPIC)),
+    _row("ottla.consumer.partitions", "gauge", "{partition}", "Partitions assigned to this member.", (GROUP, TOPIC)),
     _row(
         "ottla.consumer.partitions.paused",
         "gauge",
         "{partition}",
         "Of these, paused: `full`, `user`, `stopped`, `drain`, `not due` or `metadata`.",
-        (_GROUP, _TOPIC, "ottla.pause.reason"),
+        (GROUP, TOPIC, "ottla.pause.reason"),
     ),
     _row(
         "ottla.consumer.partitions.stopped",
         "gauge",
         "{partition}",
         "Of these, stopped at a record that no declared outcome handles.",
-        (_GROUP, _TOPIC),
+        (GROUP, TOPIC),
     ),
     _row(
         "ottla.consumer.commits",
         "counter",
         "{commit}",
         "Commits with a response; the error type is `fenced` or `refused`.",
-        (_GROUP, _ERROR),
+        (GROUP, ERROR_TYPE),
     ),
     _row(
         "ottla.consumer.rebalance.duration",
         "histogram",
         "s",
         "`assigned`: time since partitions were last revoked; `revoked` and `lost`: time to release partitions.",
-        (_GROUP, "ottla.rebalance.kind"),
+        (GROUP, "ottla.rebalance.kind"),
         AGE_BUCKETS_S,
     ),
     _row(
@@ -232,14 +226,14 @@ _ROWS: Final = (
         "gauge",
         "{record}",
         "Dead letters that the budget allows now.",
-        (_GROUP, _HANDLER),
+        (GROUP, HANDLER),
     ),
     _row(
         "ottla.handler.limited",
         "gauge",
         "1",
         "1 while records wait for the handler's `max_rate`, or did within the last second; 0 while none does.",
-        (_GROUP, _HANDLER),
+        (GROUP, HANDLER),
     ),
     _row(
         "ottla.queue.deliveries",
@@ -247,17 +241,17 @@ _ROWS: Final = (
         "{record}",
         "Records that were leased to a queue, by the number of the delivery in its group (`10+` from ten on). Above "
         "`1` their leases were released or lost before.",
-        (_GROUP, _TOPIC, "ottla.attempt"),
+        (GROUP, TOPIC, "ottla.attempt"),
     ),
     _row(
         "ottla.queue.jobs",
         "counter",
         "{record}",
         "Leases of a queue that ended: `accepted`, `released` or `rejected` as its broker acknowledged, or `lost`.",
-        (_GROUP, _TOPIC, "ottla.outcome"),
+        (GROUP, TOPIC, "ottla.outcome"),
     ),
-    _row("ottla.queue.in_flight", "gauge", "{record}", "Records that a queue holds leases of.", (_GROUP,)),
-    _row("ottla.queue.oldest_lease.age", "gauge", "s", "How long it has held the oldest; 0 without any.", (_GROUP,)),
+    _row("ottla.queue.in_flight", "gauge", "{record}", "Records that a queue holds leases of.", (GROUP,)),
+    _row("ottla.queue.oldest_lease.age", "gauge", "s", "How long it has held the oldest; 0 without any.", (GROUP,)),
     _row(
         "ottla.schedule.dispatched",
         "counter",
@@ -309,21 +303,21 @@ _ROWS: Final = (
         "{record}",
         "Mean number of records in the batches of the last ten seconds. Few records mean that `linger.ms` is short for"
         " the rate.",
-        (_CLIENT, _TOPIC),
+        (CLIENT_ID, TOPIC),
     ),
     _row(
         "ottla.producer.batch.size",
         "gauge",
         "By",
         "Mean size of those batches; before compression in threads, as sent on asyncio.",
-        (_CLIENT, _TOPIC),
+        (CLIENT_ID, TOPIC),
     ),
     _row(
         "ottla.producer.queue",
         "gauge",
         "{record}",
         "Records that were sent and are neither acknowledged nor failed.",
-        (_CLIENT,),
+        (CLIENT_ID,),
     ),
     _row(
         "ottla.bridge.messages",
@@ -339,21 +333,21 @@ _ROWS: Final = (
     _row("ottla.outbox.waiting", "gauge", "{row}", "Rows that wait to be relayed, up to 100,000.", ()),
     _row("ottla.outbox.oldest.age", "gauge", "s", "How long the oldest of them has waited.", ()),
     _row("ottla.outbox.parked", "gauge", "{row}", "Rows that were refused; later rows of their keys wait.", ()),
-    _row("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (_CLIENT, "ottla.broker")),
-    _row("ottla.client.broker.rtt", "gauge", "s", "Mean round trip.", (_CLIENT, "ottla.broker")),
+    _row("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (CLIENT_ID, "ottla.broker")),
+    _row("ottla.client.broker.rtt", "gauge", "s", "Mean round trip.", (CLIENT_ID, "ottla.broker")),
     _row(
         "ottla.client.broker.requests",
         "gauge",
         "{request}",
         "Requests that wait to be sent (`waiting`) or answered (`in_flight`).",
-        (_CLIENT, "ottla.broker", "ottla.request.state"),
+        (CLIENT_ID, "ottla.broker", "ottla.request.state"),
     ),
     _row(
         "ottla.client.broker.connections",
         "gauge",
         "{connection}",
         "Connections so far.",
-        (_CLIENT, "ottla.broker"),
+        (CLIENT_ID, "ottla.broker"),
         before="ottla.client.broker.connects",
     ),
     _row(
@@ -361,17 +355,17 @@ _ROWS: Final = (
         "gauge",
         "{request}",
         "Requests that timed out so far.",
-        (_CLIENT, "ottla.broker"),
+        (CLIENT_ID, "ottla.broker"),
     ),
     _row(
         "ottla.client.throttle.duration",
         "histogram",
         "s",
         "How long a broker throttled the client for exceeding its quota.",
-        (_CLIENT, _GROUP, "ottla.broker"),
+        (CLIENT_ID, GROUP, "ottla.broker"),
         AGE_BUCKETS_S,
     ),
-    _row("ottla.client.broker.throttle", "gauge", "s", "Mean throttle time.", (_CLIENT, "ottla.broker")),
+    _row("ottla.client.broker.throttle", "gauge", "s", "Mean throttle time.", (CLIENT_ID, "ottla.broker")),
 )
 
 METRICS: Final[Mapping[str, Metric]] = {row.name: row for row in _ROWS}
