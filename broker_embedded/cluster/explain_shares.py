@@ -8,7 +8,7 @@ from broker_embedded.cluster.facts import PartitionFacts, ShareFacts, ShareRunFa
 
 
 def explain_shares(state: PartitionFacts, *, offset: int | None = None, group: str | None = None) -> Iterator[str]:
-    """Yield how each share group stands on the partition, or only `group`; with `offset`, what is with that record."""
+    """Yield the state of each share group on the partition, or of `group` alone; with `offset`, of that record."""
     found = [each for each in state.shares if group in (None, each.group)]
     if group is not None and not found:
         yield (

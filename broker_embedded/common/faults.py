@@ -25,7 +25,7 @@ class FaultHook:
         """Whether any fault may concern a request to this broker. Check it before any call below."""
 
     def around(self, api: Any, handler: H) -> H:
-        """Return the handler with the faults of whole requests and of answers around it."""
+        """Return the handler, wrapped so that faults of whole requests and of responses happen."""
         return handler
 
     def check_partition(

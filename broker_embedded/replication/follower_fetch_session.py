@@ -92,7 +92,7 @@ class FollowerFetchSession:
         }
 
     def on_answer(self, session_id: int) -> None:
-        """Record that the request was answered without an error of the session."""
+        """Continue with the session of a response that has no session error."""
         if session_id == NO_SESSION:
             self.reset()
         elif session_id == self._session_id and self._epoch != INITIAL_EPOCH:

@@ -65,7 +65,7 @@ class SharePartition:
     """Runs of one group on one topic partition, in one leader epoch."""
 
     def __init__(self, persisted: PersistedState, settings: ShareSettings) -> None:
-        """`persisted.start_offset` is known: who loads a state without one has decided where the group begins."""
+        """`persisted.start_offset` is never unknown: the caller has chosen where a new group begins."""
         self.settings = settings
         self.state_epoch = persisted.state_epoch
         self.steps = 0

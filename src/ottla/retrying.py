@@ -24,7 +24,7 @@ class NotYet(Exception):
 
 
 class Awaited(NotYet):
-    """The same, and `event` is logged as a warning with `fields`, in place of `call_retried`."""
+    """As `NotYet`, and logs the warning `event` with `fields` in place of `call_retried`."""
 
     def __init__(self, event: str, fields: Mapping[str, object]) -> None:
         super().__init__(event)

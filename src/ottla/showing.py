@@ -40,7 +40,7 @@ def shown(value: object, most: int = _MOST) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return the same of text, without quotes."""
+    """Return text as `shown` does, without quotes."""
     lowered = text.lower()
     if any(word in lowered for word in _SPEAKS_OF_SECRETS):
         return HIDDEN

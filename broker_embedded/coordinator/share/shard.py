@@ -135,7 +135,7 @@ class ShareShard:
         complete_count: int,
         on_done: OnDone,
     ) -> None:
-        """Keep what a leader settled. Raises FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST."""
+        """Write the state that a leader reports. Raises FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST."""
         check_write(self._known(key), leader_epoch=leader_epoch, state_epoch=state_epoch)
         update = StateUpdate(
             leader_epoch=leader_epoch,

@@ -40,7 +40,7 @@ class Users:
         return len(self._hashes)
 
     def is_known(self, name: str | None, password: bytes | None) -> bool:
-        """Return whether this is a user's password."""
+        """Return whether there is a user of this name with this password."""
         found = self._hashes.get(name or "", _NOBODY)
         digest = hashlib.pbkdf2_hmac("sha512", password or b"", found.salt, found.iterations, len(found.digest))
         return hmac.compare_digest(digest, found.digest) and found is not _NOBODY

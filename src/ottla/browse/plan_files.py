@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def journal_of(file: Path) -> Path:
-    """Return where it is written what a run of this plan does."""
+    """Return the path of the journal of this plan's run."""
     return file.with_name(f"{file.name}.journal")
 
 

@@ -22,14 +22,14 @@ Answer = dict[str, Any]
 
 @dataclass(slots=True)
 class _CachedAnswer:
-    """The last answer to a question, and the asking that is under way."""
+    """The last answer to a question, and the thread that fetches a newer one."""
 
     answer: Answer | None = None
     at_ms: int = 0
     problem: OttlaError | None = None
-    """Why the last asking failed."""
+    """Why the last attempt failed."""
     asking: threading.Event | None = None
-    """Set when the running computation has ended."""
+    """Set when the attempt in progress has ended."""
     mistake: BaseException | None = None
 
 

@@ -65,7 +65,7 @@ class Jobs:
     def begin(
         self, kind: str, subject: str, work: Callable[[Job], None], standing: dict[str, Any] | None = None
     ) -> Job:
-        """Begin one. InputError while another of its kind works on the same."""
+        """Begin a job. Raises InputError while another job of its kind works on the same subject."""
         with self._lock:
             for job in self._jobs.values():
                 if job.state == "running" and (job.kind, job.subject) == (kind, subject):

@@ -42,8 +42,8 @@ class Json(Serde[T]):
     `enc_hook` and `dec_hook` are msgspec's hooks for types it does not know; pydantic types have their own.
     With a registry the schema id in front of a payload is written and removed; it is not looked up to decode, because
     the type says all that is needed. Raises `ConfigError` for a type that msgspec refuses, as a union of two
-    dataclasses that no field distinguishes. A class that it does not know is taken: the hooks have to make it of JSON,
-    and JSON of it.
+    dataclasses that no field distinguishes. A class that msgspec does not know is accepted: the hooks have to convert
+    it to JSON and back.
     """
 
     __slots__ = ("_check", "_decode", "_encode", "_framing", "_options", "type")

@@ -203,7 +203,7 @@ class SchemaName(Tag):
 
 
 def _named_in(schema: RegisteredSchema) -> str | list[MessagePlace]:
-    """Return the name of a schema's record, or of a Protobuf file the messages with their places."""
+    """Return the name of an Avro record, or the messages of a Protobuf file with their indexes."""
     try:
         if schema.type == "PROTOBUF":
             return messages_in(schema.text)

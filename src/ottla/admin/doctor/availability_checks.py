@@ -96,8 +96,7 @@ def _numbers(brokers: Sequence[int]) -> str:
 
 
 def _was_behind(seen: Evidence, topic: str, partition: int) -> bool:
-    """Return whether it was so in every earlier sample; a follower that restarts is behind for a moment, and that is
-    well."""
+    """Return whether it was behind in every earlier sample: a follower that restarts is behind for a moment."""
     for facts in seen.earlier:
         before = facts.by_topic.get(topic)
         found = next((each for each in before.partitions if each.partition == partition), None) if before else None

@@ -130,7 +130,7 @@ def plan_reset(
     topics: Mapping[str, Collection[int] | None] | None,
     at_ms: int,
 ) -> AdminOperation[ResetPlan]:
-    """Return what it would do to put the group at a position, or to shift it by so many records (negative: back)."""
+    """Plan a move of the group to a position, or by a number of records (negative: back)."""
     if (to is None) == (shift is None):
         raise InputError("a reset needs either a position (to) or a number of records (shift)")
     if topics is None:
@@ -159,7 +159,7 @@ def plan_copy(group: str, to: str, *, at_ms: int) -> AdminOperation[ResetPlan]:
 
 
 def plan_restore(saved: SavedOffsets, *, at_ms: int) -> AdminOperation[ResetPlan]:
-    """Return what it would do to put a group back where it was when a file was written."""
+    """Plan a move of a group back to the offsets of a file."""
     places: dict[TopicPartition, int | None] = {
         TopicPartition(each.topic, each.partition): each.offset for each in saved.offsets
     }

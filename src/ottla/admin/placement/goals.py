@@ -55,7 +55,7 @@ def by_rate(each: ModelPartition) -> float:
 def mean_of(
     model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None, amount: Amount = by_size
 ) -> float:
-    """Return bytes per weight if everything were even. `factors` are replication factors that topics shall have."""
+    """Return the bytes per unit of weight in an even placement. `factors`: new replication factors of topics."""
     total = sum(amount(each) * _factor(each, factors) for each in model.partitions)
     kept = sum(amount(each) for each in model.partitions for broker in each.replicas if _keeps(model, broker))
     return max(0.0, (total - kept) / (sum(weights.values()) or 1.0))

@@ -61,7 +61,7 @@ def _pairs(state: Placement, b: int, t: int, *, wanted: float) -> Iterator[tuple
 
 
 def _sets(state: Placement, b: int) -> list[tuple[float, Set]]:
-    """Return every one and every two of few replicas of a broker, with their bytes, fewest first."""
+    """Return sets of one or two replicas of a broker with their bytes, smallest first, from a sample of many."""
     held = state.by_size(b)
     count = len(held)
     few = held if count <= _PAIRED else [held[at * (count - 1) // (_PAIRED - 1)] for at in range(_PAIRED)]

@@ -66,7 +66,7 @@ class EventHandlers:
         return replace(self, default=self._bound(function, value, tag=None))
 
     def within(self, resources: Resources) -> EventHandlers:
-        """Return the same handlers of another app, which opens their resources."""
+        """Return these handlers for another app, which opens their resources."""
         bound: dict[EventHandler, EventHandler] = {}
         for each in self.handlers:
             assert each.function is not None

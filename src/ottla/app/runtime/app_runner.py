@@ -94,7 +94,7 @@ def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
 
 
 class AppRunnerBase(ABC, Generic[M]):
-    """A running app, but for what its shell does in its own way. The runners subclass it."""
+    """A running app. Base of the runners of both shells, which add what waits and calls the clients."""
 
     _sink_type: ClassVar[Callable[..., Any]]
     _queue_member: ClassVar[tuple[str, str]]

@@ -137,7 +137,7 @@ class SubscriberSession:
             self.end(text)
 
     def disconnect(self) -> None:
-        """Say goodbye. The broker keeps the session, and what is not acknowledged."""
+        """Send DISCONNECT. The broker keeps the session and the messages that are not acknowledged."""
         if self.closing is None:
             self.out += packet(PacketType.DISCONNECT << 4, b"")
             self.end("the bridge stops")

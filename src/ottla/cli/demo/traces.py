@@ -159,7 +159,7 @@ class FollowedFlights:
 
 
 class BatchSpans:
-    """A span for each traced flight that came into a mean: from the beginning of its micro-batch's sinks to the end.
+    """Records a span for each traced flight of a mean. It lasts while the sinks of the flight's micro-batch write.
 
     `take` gets each span as the SDK writes it in JSON.
     """

@@ -109,7 +109,7 @@ def form_of(hint: Any) -> str | None:
 
 
 def check_columns(name: str, kind: pa.DataType, columns: Sequence[str]) -> None:
-    """Raise `ConfigError` where a column would stand twice."""
+    """Raise `ConfigError` if two columns have one name."""
     own = [field.name for field in kind] if pa.types.is_struct(kind) else ["value"]
     for column in columns:
         if column in own:

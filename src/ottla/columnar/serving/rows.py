@@ -75,7 +75,7 @@ class ArrowRows(Rows):
         return self._batches[0] if self._batches else _NOTHING
 
     def column(self, name: str) -> pa.Array:
-        """Return one of the raw columns. Of a few rows it is the only one that is made."""
+        """Return one of the raw columns. With few rows, no other column is built."""
         if not self._batches and self._few:
             return _column_of(self._few, name)
         return self.batch.column(name)

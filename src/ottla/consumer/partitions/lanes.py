@@ -92,7 +92,7 @@ class Lanes(ABC):
         self._retries.add(group)
 
     def release(self, group: Sequence[AnyRecord]) -> None:
-        """Release what a held group made wait: it was settled in another way."""
+        """Release the records behind a held group, which was settled in another way."""
         return
 
 

@@ -107,16 +107,16 @@ class PendingAcknowledgements:
         self._answers.setdefault(lease.place, {}).setdefault(lease.offset, (kind, lease))
 
     def add_unread(self, place: Place, unread: AcknowledgedRange) -> None:
-        """Say this of offsets that were leased, and of which there is no record."""
+        """Acknowledge leased offsets that have no record."""
         self._unread.setdefault(place, []).append(unread)
 
     def repeat_singly(self, place: Place, refused: Iterable[tuple[Acknowledgement, Lease]]) -> None:
-        """Say each of these in a request of its own."""
+        """Repeat each of these in a request of its own."""
         self._singles.setdefault(place, deque()).extend(refused)
 
     @property
     def has_singles(self) -> bool:
-        """Return whether more than one request is needed for what is to be said of some partition."""
+        """Return whether acknowledgements of a partition need more than one request."""
         return bool(self._singles)
 
     @property

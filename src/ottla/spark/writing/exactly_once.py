@@ -63,8 +63,8 @@ def commit_batch(
     messages: Sequence[WriterCommitMessage | None],
     batch: int | None,
 ) -> None:
-    """Commit what every task of a batch has prepared. Raises ReplayDiffers, before anything is committed, for a batch
-    that was committed in part and comes again otherwise."""
+    """Commit the transactions that the tasks of a batch have prepared. Raises ReplayDiffers, before anything is
+    committed, if the batch was committed in part with other records."""
     tasks = [message for message in messages if isinstance(message, Prepared)]
     if not tasks:
         return

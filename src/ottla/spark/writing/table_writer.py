@@ -53,7 +53,7 @@ class TableWriter(ABC):
 
 
 class TableAppender(TableWriter):
-    """Appends each micro-batch: files that its tasks write."""
+    """Appends each micro-batch as files, which its tasks write."""
 
     def _check(self, rows: DataFrame) -> None:
         types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}

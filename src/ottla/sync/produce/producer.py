@@ -479,8 +479,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     @property
     def _has_fatal_error(self) -> bool:
-        """Return whether the client had a fatal error: it delivers nothing any more, and does not say so of each
-        record."""
+        """Return whether the client had a fatal error: it delivers no more records, and reports none of them."""
         return self._errors.has_fatal_error
 
     # -- behind the hot path ----------------------------------------------------------------------------------------

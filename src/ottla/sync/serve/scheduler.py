@@ -266,7 +266,7 @@ class Scheduler:
             work.close()
 
     def _guarded(self, own_ms: int) -> int | None:
-        """Now, by the clock that is behind."""
+        """Return the time of whichever clock is behind, the brokers' or ours; None while the brokers' is unknown."""
         return None if self._ahead_ms is None else min(own_ms, self._monotonic() + self._ahead_ms)
 
     def _appended(self, appended_ms: int) -> None:

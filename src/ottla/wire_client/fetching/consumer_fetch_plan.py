@@ -200,9 +200,10 @@ class ConsumerFetchPlan:
         max_wait_ms: int,
         share: Share | None = None,
     ) -> PlannedFetch | None:
-        """Return the next fetch from one broker, of what it reads for us and of these partitions, as far as they are
-        still wanted; None if that is nothing. One is under way at a time. `ids`: of the topics of these partitions,
-        where the broker takes them instead of names. `share`: what the answer may bring at most."""
+        """Return the next fetch from one broker; None if nothing is to be fetched there. A broker has one at a time.
+
+        It asks for these partitions that are still wanted, and for those that the broker serves already. `ids`: topic
+        ids, for a broker that takes them instead of names. `share`: limits of the response."""
         session = self._sessions.get(node_id)
         if session is None:
             session = self._sessions[node_id] = ConsumerFetchSession()
