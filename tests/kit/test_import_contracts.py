@@ -20,8 +20,17 @@ pytest.importorskip("importlinter", reason="import-linter is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = "_imports_what_it_must_not"
-IMPORTS = ("aiokafka", "confluent_kafka", "rich", "broker_embedded.cluster", "ottla")
-CONTRACTS = ("asyncio-client", "threads-client", "rich-is-the-demos", "sdk-alone", "broker-alone", "wire-alone")
+IMPORTS = ("aiokafka", "confluent_kafka", "rich", "socket", "broker_embedded.cluster", "ottla")
+CONTRACTS = (
+    *("asyncio-client", "threads-client", "rich-is-the-demos", "sdk-alone", "broker-alone", "wire-alone"),
+    *("policies-are-pure", "producing-is-pure", "bridge-decides-purely"),
+)
+PURE = (
+    *("ottla.consumer", "ottla.failures", "ottla.once", "ottla.outbox", "ottla.producer", "ottla.schedule"),
+    *("ottla.asyncapi", "ottla.exporter", "ottla.queues.core", "ottla.bridge.mapping", "ottla.bridge.mqtt"),
+    *(f"ottla.admin.{each}" for each in ("declared", "doctor", "facts", "operations", "placement")),
+    *(f"broker_embedded.{each}" for each in ("quotas", "security", "share")),
+)
 STARTS_BROKERS = {"ottla.testing", "ottla.cli.embedded"}
 
 
@@ -37,6 +46,8 @@ def refused_in(package: str) -> Iterator[str]:
         yield "confluent_kafka"
     if package != "ottla.cli.demo":
         yield "rich"
+    if any(is_in(package, pure) for pure in PURE):
+        yield "socket"
     if not is_in(package, "broker_embedded") and package not in STARTS_BROKERS:
         yield "broker_embedded.cluster"
     if not is_in(package, "ottla"):
