@@ -57,7 +57,6 @@ def _each_topic(
     refused_body: Refused,
     *,
     unless_on_cluster: AclOperation | None = None,
-    field: str = "topics",
     answer_field: str = "topics",
     name: str = "name",
 ) -> Guard:
@@ -66,10 +65,10 @@ def _each_topic(
     def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         if unless_on_cluster is not None and rights.allows_on_cluster(unless_on_cluster):
             return handler(ctx, request)
-        allowed, refused = sort_topics(rights, operation, getattr(request, field), lambda topic: getattr(topic, name))
+        allowed, refused = sort_topics(rights, operation, request.topics, lambda topic: getattr(topic, name))
         if not refused:
             return handler(ctx, request)
-        answer = handler(ctx, with_fields(request, **{field: allowed}))
+        answer = handler(ctx, with_fields(request, topics=allowed))
         return adding(ctx, api, answer, answer_field, (refused_body(topic, error) for topic, error in refused))
 
     return guard

@@ -29,7 +29,7 @@ def judge(file: PlanFile, model: Model, *, goals: Goals = DEFAULT_GOALS) -> Judg
     return Judgement(plan=plan, problems=tuple(_problems(file, model, plan, moves)), warnings=tuple(_warnings(plan)))
 
 
-def plan_of(moves: tuple[Move, ...], model: Model, *, goals: Goals, kind: str = "check") -> MovePlan:
+def plan_of(moves: tuple[Move, ...], model: Model, *, goals: Goals) -> MovePlan:
     """Return moves chosen elsewhere as a plan: with batches, and the brokers before and after."""
     unknown = {broker for move in moves for broker in move.new} - set(model.by_id)
     if unknown:
@@ -56,7 +56,7 @@ def plan_of(moves: tuple[Move, ...], model: Model, *, goals: Goals, kind: str = 
             if broker in move.adding and path != ANY and len(model.by_id[broker].disks) > 1:
                 disks.arriving[p, index[broker]] = _at(model.by_id[broker].disks, path)
     return Reporting(state, disks, removed=frozenset(), why={move.place: move.why for move in moves}).plan(
-        kind, is_cut_short=False
+        "check", is_cut_short=False
     )
 
 

@@ -99,12 +99,12 @@ class Child:
             self._process.terminate()
         self.wait_finished(grace_s)
 
-    def log_tail(self, lines: int = 12) -> str:
+    def log_tail(self) -> str:
         """Return the end of the child's stderr, indented, without the frames of Java stack traces: the file has
         those."""
         text = self.log_path.read_text("utf-8", "replace").splitlines()
         shown = [line for line in text if line.strip() and not line.lstrip().startswith(("at ", "... "))]
-        return "\n".join(f"    {line}" for line in shown[-lines:])
+        return "\n".join(f"    {line}" for line in shown[-12:])
 
     def stop(self, grace_s: float = 8.0) -> None:
         """End the process and everything it started: SIGTERM, then SIGKILL for what is left of its group."""
