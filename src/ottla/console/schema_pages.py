@@ -47,7 +47,7 @@ Change = (
 
 
 @dataclass(frozen=True, slots=True)
-class ShownChange(SavedPlan):
+class ShownSchemaChange(SavedPlan):
     """A change of the registry that was shown, and may be made."""
 
     change: Change
@@ -188,7 +188,7 @@ def apply(console: ConsoleState, registry: RegistryAdmin, query: Query) -> dict[
     typed = query.text("confirm")
     query.done()
     console.agree(typed)
-    change = console.plans.take(number, ShownChange).change
+    change = console.plans.take(number, ShownSchemaChange).change
     return {"schema": "ottla.console.schema-change/1", "subject": change.subject, **_made(console, registry, change)}
 
 
@@ -232,7 +232,7 @@ def _shown(
     return {
         "schema": schema,
         "subject": change.subject,
-        "plan": console.plans.keep(ShownChange(change)) if is_change else None,
+        "plan": console.plans.keep(ShownSchemaChange(change)) if is_change else None,
         "items": items,
     }
 

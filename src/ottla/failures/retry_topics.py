@@ -66,7 +66,7 @@ def retry_topic_name(topic: str, group: str, number: int) -> str:
     return name
 
 
-class TopicShape(NamedTuple):
+class SharedTopicShape(NamedTuple):
     """The properties of a topic that its retry topics share."""
 
     partitions: int
@@ -76,12 +76,14 @@ class TopicShape(NamedTuple):
 class MissingRetryTopics(NamedTuple):
     """The changes that are needed before a group can use its retry topics."""
 
-    to_create: dict[str, TopicShape]
+    to_create: dict[str, SharedTopicShape]
     to_grow: dict[str, int]
     """Topic → the number of partitions it needs."""
 
 
-def missing_topics(lines: Mapping[str, tuple[str, ...]], existing: Mapping[str, TopicShape]) -> MissingRetryTopics:
+def missing_topics(
+    lines: Mapping[str, tuple[str, ...]], existing: Mapping[str, SharedTopicShape]
+) -> MissingRetryTopics:
     """Compare the declared retry topics (by topic) with the topics of the cluster.
 
     A record keeps its partition number on its way, so a retry topic needs at least the partitions of its topic. A topic

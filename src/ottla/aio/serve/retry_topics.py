@@ -16,7 +16,7 @@ from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
 from ottla.aio.consume.subscribed_topics import await_topics
 from ottla.config import Principal, Settings, TopicWait, for_admin
-from ottla.failures.retry_topics import TopicShape, missing_topics
+from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 
 
 async def ensure_retry_topics(
@@ -51,9 +51,11 @@ async def ensure_retry_topics(
         await admin.close()
 
 
-def _shapes(described: list[dict[str, Any]]) -> dict[str, TopicShape]:
+def _shapes(described: list[dict[str, Any]]) -> dict[str, SharedTopicShape]:
     return {
-        topic["topic"]: TopicShape(len(topic["partitions"]), max(len(part["replicas"]) for part in topic["partitions"]))
+        topic["topic"]: SharedTopicShape(
+            len(topic["partitions"]), max(len(part["replicas"]) for part in topic["partitions"])
+        )
         for topic in described
         if topic["partitions"]
     }

@@ -31,7 +31,7 @@ _IN_LIBRDKAFKA: Final = {
 }
 
 
-class Waiting(NamedTuple):
+class RecordToPlace(NamedTuple):
     """A record that waits for its topic's partitions."""
 
     delivery: Delivery
@@ -79,7 +79,7 @@ class PartitionPlacement:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._partitions: dict[str, tuple[list[int], list[int]]] = {}
-        self._held: dict[str, deque[Waiting]] = {}
+        self._held: dict[str, deque[RecordToPlace]] = {}
         self._held_bytes = 0
         self._turn_ends_ms: dict[str, int] = {}
 
@@ -88,7 +88,7 @@ class PartitionPlacement:
         """Records that wait for partitions."""
         return sum(len(line) for line in self._held.values())
 
-    def place(self, record: Waiting, *, now_ms: int) -> bool:
+    def place(self, record: RecordToPlace, *, now_ms: int) -> bool:
         """Send a record to its partition, or hold it until the partitions are known. Returns False if the topic is not
         watched yet. Raises BufferError if there is no room, as the client does."""
         topic = record.delivery.topic
@@ -155,7 +155,7 @@ class PartitionPlacement:
             self._held_bytes -= line.popleft().size_bytes
         del self._held[topic]
 
-    def _send(self, record: Waiting, known: tuple[list[int], list[int]], now_ms: int) -> None:
+    def _send(self, record: RecordToPlace, known: tuple[list[int], list[int]], now_ms: int) -> None:
         delivery = record.delivery
         topic = delivery.topic
         if now_ms >= self._turn_ends_ms.get(topic, 0):  # a batch's time is up, as far as one can tell from outside

@@ -18,7 +18,7 @@ from ottla.producer import Partitioner, size_in_own_batch
 from ottla.producer.encoded import bad_arguments
 from ottla.records import Headers
 from ottla.sync.produce.delivery import Delivery
-from ottla.sync.produce.placement import PartitionPlacement, Waiting
+from ottla.sync.produce.placement import PartitionPlacement, RecordToPlace
 from ottla.sync.produce.produce_errors import ErrorTranslator
 from ottla.sync.produce.reports import ReportService
 
@@ -93,7 +93,7 @@ class SendBuffer:
         if placement is None or partition is not None:
             self._send_with_room(delivery, value, partition, timestamp_ms, headers)
             return
-        record = Waiting(
+        record = RecordToPlace(
             delivery,
             value,
             self._clock.now_ms() if timestamp_ms is None else timestamp_ms,

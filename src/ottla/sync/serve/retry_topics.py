@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ottla.config import Principal, Settings, TopicWait, for_admin
-from ottla.failures.retry_topics import TopicShape, missing_topics
+from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.declared_topics import await_created
 from ottla.sync.client.guarded import AdminClient, Consumer
@@ -40,7 +40,7 @@ def ensure_retry_topics(
         finally:
             asks.close()
         existing = {
-            name: TopicShape(len(topic.partitions), max(len(part.replicas) for part in topic.partitions.values()))
+            name: SharedTopicShape(len(topic.partitions), max(len(part.replicas) for part in topic.partitions.values()))
             for name, topic in found.items()
             if topic.error is None and topic.partitions
         }
