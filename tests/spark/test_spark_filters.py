@@ -1,60 +1,66 @@
-"""Filters on partition, offset and timestamp become ranges: others are not fetched, and nothing is missed."""
+"""Conditions on partition, offset and timestamp become ranges: others are not fetched, and nothing is missed."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 import pytest
 
 from ottla.columnar import Cluster, wire_settings
-from ottla.records import TopicPartition
-from ottla.spark.reading.filters import Bounds, bounds_of, narrowed
+from ottla.errors import ConfigError
+from ottla.spark.reading.filters import Condition, from_option, narrowed, parse_where, to_option
 from ottla.wire_client import OffsetRange
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.datasource import (
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
-)
+from pyspark.errors import AnalysisException
+
+import ottla.spark
 
 START_MS = 1_700_000_000_000
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def at(seconds):
-    return datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(seconds=seconds)
+    return datetime.fromtimestamp(START_MS / 1000 + seconds, UTC).isoformat()
 
 
 @pytest.mark.parametrize(
-    ("filters", "bounds"),
+    ("text", "conditions"),
     [
-        ([], Bounds()),
-        ([EqualTo(("partition",), 1)], Bounds(partitions=frozenset({1}))),
-        ([In(("partition",), (1, 2)), EqualTo(("partition",), 2)], Bounds(partitions=frozenset({2}))),
-        ([EqualTo(("topic",), "orders")], Bounds(topics=frozenset({"orders"}))),
-        ([GreaterThan(("offset",), 4), LessThanOrEqual(("offset",), 9)], Bounds(first=5, end=10)),
-        ([GreaterThanOrEqual(("offset",), 4), LessThan(("offset",), 9)], Bounds(first=4, end=9)),
-        ([EqualTo(("offset",), 4)], Bounds(first=4, end=5)),
-        ([In(("offset",), (7, 3))], Bounds(first=3, end=8)),
-        ([In(("offset",), ())], Bounds()),
-        ([GreaterThan(("timestamp",), at(5))], Bounds(since_ms=START_MS + 5000)),
-        ([EqualTo(("timestamp",), at(5).astimezone(timezone(timedelta(hours=2))))], Bounds(since_ms=START_MS + 5000)),
-        ([GreaterThanOrEqual(("timestamp",), at(5).replace(tzinfo=None))], Bounds(since_ms=START_MS + 5000)),
-        ([LessThan(("timestamp",), at(5))], Bounds()),
-        ([Not(EqualTo(("partition",), 1)), IsNotNull(("partition",)), StringStartsWith(("topic",), "o")], Bounds()),
-        ([EqualTo(("value", "partition"), 1), EqualTo(("partition",), None), EqualTo(("key",), b"1")], Bounds()),
+        ("partition = 1", [Condition("partition", "=", (1,))]),
+        ("PARTITION in (1, 2) and offset>=7", [Condition("partition", "=", (1, 2)), Condition("offset", ">=", (7,))]),
+        ("topic = 'a AND b'", [Condition("topic", "=", ("a AND b",))]),
+        (f" timestamp < '{at(5)}' ", [Condition("timestamp", "<", (START_MS + 5000,))]),
+        ("timestamp>1700000000000", [Condition("timestamp", ">", (START_MS,))]),
     ],
 )
-def test_the_bounds_of_filters(filters, bounds):
-    assert bounds_of(filters) == bounds
+def test_conditions_read_as_in_sql(text, conditions):
+    assert parse_where(text) == tuple(conditions)
+    assert from_option(to_option(parse_where(text))) == tuple(conditions)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "found ''"),
+        ("partition = 1 AND", "found ''"),
+        ("partition = 1 OR partition = 2", "found 'OR partition = 2'"),
+        ("partition = 1 AND (offset > 3)", r"found '\(offset > 3\)'"),
+        ("partition = 1 ANDoffset > 3", "found 'ANDoffset > 3'"),
+        ("partition = 1 AND NOT offset = 3", "found 'NOT offset = 3'"),
+        ("offset IN ()", r"found 'offset IN \(\)'"),
+        ("value = 'x'", "found \"value = 'x'\""),
+        ("offset = -1", "found 'offset = -1'"),
+        ("offset = '1'", "offset: found '1', wanted a number"),
+        ("topic = 1", "topic: found 1, wanted text in quotes"),
+        ("timestamp > 'soon'", "timestamp: found 'soon'"),
+    ],
+)
+def test_other_conditions_are_refused(text, found):
+    with pytest.raises(ConfigError, match=f"where: {found}"):
+        parse_where(text)
 
 
 @pytest.fixture
@@ -72,38 +78,66 @@ def test_ranges_are_narrowed_by_time_without_missing_a_late_record(kafka, topic)
     with Cluster(wire_settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
         ranges = [OffsetRange(topic=topic, partition=p, start=0, end=10) for p in range(2)]
 
-        def found(bounds):
-            return [(r.partition, r.start, r.end) for r in narrowed(cluster, ranges, bounds)]
+        def found(where):
+            return [(r.partition, r.start, r.end) for r in narrowed(cluster, ranges, parse_where(where))]
 
-        assert found(Bounds(since_ms=START_MS + 3000)) == [(0, 3, 10), (1, 3, 10)]
-        assert found(Bounds(since_ms=START_MS + 60_000)) == []
-        assert found(Bounds(partitions=frozenset({1}), first=8, end=20)) == [(1, 8, 10)]
-        assert found(Bounds(topics=frozenset({"another"}))) == []
-        assert TopicPartition(topic, 0).partition == 0
+        assert found(f"timestamp >= '{at(3)}'") == [(0, 3, 10), (1, 3, 10)]
+        assert found(f"timestamp > '{at(3)}' AND timestamp > '{at(1)}'") == [(0, 4, 10), (1, 5, 10)]
+        assert found(f"timestamp IN ('{at(8)}', '{at(6)}')") == [(0, 6, 10), (1, 6, 10)]
+        assert found(f"timestamp < '{at(3)}'") == [(0, 0, 10), (1, 0, 10)]
+        assert found(f"timestamp >= '{at(60)}'") == []
+        assert found("partition = 1 AND offset >= 8 AND offset < 20") == [(1, 8, 10)]
+        assert found("partition > 0 AND offset <= 4") == [(1, 0, 5)]
+        assert found("offset IN (7, 3)") == [(0, 3, 8), (1, 3, 8)]
+        assert found("offset = 4 AND offset > 4") == []
+        assert found("topic = 'another'") == []
 
 
 @pytest.mark.spark
-def test_spark_fetches_what_the_filters_want_and_shows_the_same_rows(spark, topics, topic):
-    rows = topics.read(topic, tasks=1)
-    plain = {(row.partition, row.offset): row for row in rows.collect()}
-    for where, fetched in {
-        "partition = 1 AND offset >= 7": 3,
-        "offset IN (2, 3)": 4,
-        "timestamp >= timestamp_millis(1700000005000)": 10,
-        "timestamp < timestamp_millis(1700000001000)": 20,
-        "partition = 1 OR offset = 0": 20,
-    }.items():
-        chosen = rows.where(where)
-        found = chosen.collect()
-        wanted = spark.createDataFrame(list(plain.values()), rows.schema).where(where).count()
-        assert len(found) == wanted > 0, where
-        assert all(plain[row.partition, row.offset] == row for row in found)
+def test_spark_fetches_what_the_conditions_want_and_shows_the_same_rows(spark, kafka, topics, topic):
+    everything = {(row.partition, row.offset): row for row in topics.read(topic, tasks=1).collect()}
+    times = {place: round((row.timestamp.timestamp() * 1000 - START_MS) / 1000) for place, row in everything.items()}
+    for where, fetched, wanted in (
+        ("partition = 1 AND offset >= 7", 3, lambda p, o: p == 1 and o >= 7),
+        ("offset IN (2, 4)", 6, lambda p, o: o in (2, 4)),
+        (f"timestamp >= '{at(3)}'", 14, lambda p, o: times[p, o] >= 3),
+        (f"timestamp <= '{at(1)}'", 20, lambda p, o: times[p, o] <= 1),
+        (f"topic = '{topic}' AND timestamp = '{at(0)}'", 20, lambda p, o: times[p, o] == 0),
+        ("partition > 5", 0, lambda p, o: False),
+    ):
+        chosen = ottla.spark.read(spark, topic, bootstrap_servers=kafka.bootstrap_servers, tasks=1, where=where)
+        found = {(row.partition, row.offset): row for row in chosen.collect()}
+        assert found == {place: row for place, row in everything.items() if wanted(*place)}, where
         assert _read(chosen) == fetched, where
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_a_frame_that_is_used_twice_lacks_no_row(spark, topics, topic, pushdown):
+    """Spark keeps the ranges of the filters that it handed over last, for all uses of a DataFrame."""
+    spark.conf.set(PUSHDOWN, pushdown)
+    try:
+        rows = topics.read(topic)
+        newest = rows.where("partition = 1 AND offset >= 7")
+        assert newest.count() == 3
+        assert rows.count() == 20
+        assert rows.union(newest).count() == 23
+        assert newest.union(rows.where("partition = 0 AND offset < 4")).count() == 7
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+@pytest.mark.spark
+def test_a_condition_needs_its_column_and_is_no_option_of_the_format(spark, kafka, topics, topic):
+    asked = {"bootstrap_servers": kafka.bootstrap_servers, "where": "timestamp > '-2h'"}
+    with pytest.raises(ConfigError, match="where: found timestamp, which is not among the columns value"):
+        ottla.spark.read(spark, topic, columns="value", **asked)
+    with pytest.raises(AnalysisException, match=r"no such option; it is an argument of ottla.spark.read"):
+        ottla.spark.read_stream(spark, topic, **asked)
 
 
 def _read(frame):
     """The rows that the scan of a frame has read."""
-    frame.write.format("noop").mode("overwrite").save()
     plan = frame._jdf.queryExecution().executedPlan()
     frame.collect()
     text = plan.toString()

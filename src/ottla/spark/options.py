@@ -33,6 +33,8 @@ from ottla.wire_client.producing.open_transactions import DEFAULT_TIMEOUT_MS
 
 DECODE_OPTION = "ottla.decode"
 """Pickled serdes, put there by `ottla.spark.read` and `read_stream`; see `inside.py`."""
+WHERE_OPTION = "ottla.where"
+"""Conditions of a batch read, put there by `ottla.spark.read`; see `filters.py`."""
 
 KNOWN = {
     name.lower(): name
@@ -70,6 +72,7 @@ KNOWN = {
         "transactionalIdPrefix",
         "transactionTimeout",
         DECODE_OPTION,
+        WHERE_OPTION,
     ]
 }
 # Options of Spark's connector that tune parts this one does not have, and what Spark itself passes to every source.
@@ -138,6 +141,7 @@ class SourceOptions:
     starting_offsets_file: str | None = None
     pause_file: str | None = None
     decode: str | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +185,7 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         starting_offsets_file=given.get("startingoffsetsfile"),
         pause_file=given.get("pausefile"),
         decode=given.get(DECODE_OPTION),
+        where=given.get(WHERE_OPTION),
     )
 
 
@@ -211,6 +216,8 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
             continue
         near = difflib.get_close_matches(name, [*KNOWN, "kafka.bootstrap.servers"], n=1)
         hint = f"; did you mean {KNOWN.get(near[0], near[0])}?" if near else ""
+        if name == "where":
+            hint = "; it is an argument of ottla.spark.read"
         raise ConfigError(f"{name}: the format ottla has no such option{hint}")
     return given
 

@@ -77,11 +77,6 @@ DEFAULTS = (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         "state outside of the heap: a third of the memory at the same speed. A checkpoint keeps what it began with",
     ),
-    SparkDefault(
-        "spark.sql.python.filterPushdown.enabled",
-        "true",
-        "where() on partition, offset and timestamp of a batch read decides what is fetched",
-    ),
     SparkDefault("spark.ui.showConsoleProgress", "false", "progress bars overwrite the log lines of a service"),
 )
 

@@ -1,130 +1,140 @@
-"""Filters of a batch read, as far as they say which offsets need not be read.
+"""Conditions of a batch read that decide which offsets are fetched: `ottla.spark.read(where=...)`.
 
-Spark hands over the conjuncts of `where`: those on `topic`, `partition`, `offset` and `timestamp` narrow the ranges.
-All of them go back to Spark, which applies them again, so that a range may still be too wide and is never too short:
+A condition compares `topic`, `partition`, `offset` or `timestamp` with values, and all of them must hold. They narrow
+the ranges of the read, and Spark applies them to the rows too: a range may be too wide and is never too short.
 
-- `topic`, `partition` and `offset` are exact.
+- `topic`, `partition` and `offset` are exact, but for the offsets between those of a list.
 - `timestamp` narrows only the beginning: before the first record of that time or later, none is. Behind it there may be
-  records with earlier times, so an upper bound says nothing about the end.
+  records with earlier times, so an upper bound does not change the end.
+
+The filters that Spark itself hands to a Python source (`spark.sql.python.filterPushdown.enabled`) are not taken:
+PySpark 4.3 keeps the ranges of the last ones with the DataFrame, and reads no more than them where the same DataFrame
+is read without a filter, or twice in one query.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+import json
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.records import TopicPartition
+from ottla.errors import ConfigError
+from ottla.spark.options import timestamp_option
 from ottla.wire_client import Cluster, OffsetRange
 
-_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_VALUE: Final = r"(?:[0-9]{1,18}|'[^']*')"
+_CONDITION: Final = re.compile(
+    rf"\s*(topic|partition|offset|timestamp)\s*(?:(<=|>=|<|>|=)\s*({_VALUE})|IN\s*\(([^()]*)\))\s*", re.IGNORECASE
+)
+_VALUES: Final = re.compile(rf"\s*{_VALUE}\s*(?:,\s*{_VALUE}\s*)*")
+_AND: Final = re.compile(r"AND\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What a read needs at most. None: all of them. `first` is inclusive, `end` exclusive."""
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`column operator value`; with `=` any of the values. Times are milliseconds since 1970."""
 
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
-    first: int = 0
-    end: int | None = None
-    since_ms: int | None = None
+    column: str
+    operator: str
+    values: tuple[int | str, ...]
 
-    def wants(self, partition: TopicPartition) -> bool:
-        is_topic = self.topics is None or partition.topic in self.topics
-        return is_topic and (self.partitions is None or partition.partition in self.partitions)
-
-    def within(self, *, topics: Iterable[str] | None = None, partitions: Iterable[int] | None = None) -> Bounds:
-        """Return the bounds that also hold to these names or numbers."""
-        found = self
-        if topics is not None:
-            names = frozenset(topics)
-            found = replace(found, topics=names if found.topics is None else found.topics & names)
-        if partitions is not None:
-            numbers = frozenset(partitions)
-            found = replace(found, partitions=numbers if found.partitions is None else found.partitions & numbers)
-        return found
-
-    def at_least(self, offset: int) -> Bounds:
-        return replace(self, first=max(self.first, offset))
-
-    def below(self, offset: int) -> Bounds:
-        return replace(self, end=offset if self.end is None else min(self.end, offset))
-
-    def since(self, timestamp_ms: int) -> Bounds:
-        return replace(self, since_ms=timestamp_ms if self.since_ms is None else max(self.since_ms, timestamp_ms))
+    def holds(self, value: int | str) -> bool:
+        if self.operator == "=":
+            return value in self.values
+        return bool(_COMPARISONS[self.operator](value, self.values[0]))
 
 
-def spark_hands_filters() -> bool:
-    """Return whether this is the process in which Spark pushes filters down.
+def parse_where(text: str) -> tuple[Condition, ...]:
+    """Return the conditions of a text, which reads as in SQL: `partition = 1 AND offset >= 7`.
 
-    In all others a reader must not have `pushFilters`: Spark refuses it while the pushdown is off.
+    A time is in quotes, or milliseconds: what `startingTimestamp` takes. Raises `ConfigError` for all other text.
     """
-    module = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _WORKER in (getattr(module, "name", ""), *sys.argv[:2])
+    found: list[Condition] = []
+    at = 0
+    while (matched := _CONDITION.match(text, at)) is not None:
+        column, compared, value, listed = matched.groups()
+        if listed is not None and not _VALUES.fullmatch(listed):
+            break
+        values = re.findall(_VALUE, value if listed is None else listed)
+        found.append(Condition(column.lower(), compared or "=", tuple(_value(column.lower(), each) for each in values)))
+        at = matched.end()
+        if at == len(text):
+            return tuple(found)
+        joined = _AND.match(text, at)
+        if joined is None:
+            break
+        at = joined.end()
+    raise ConfigError(
+        f"where: found {text[at:].strip()!r}, wanted topic, partition, offset or timestamp, compared with values by"
+        " =, <, <=, >, >= or IN and joined by AND. Give other conditions to the DataFrame's where()"
+    )
 
 
-def bounds_of(filters: Iterable[Any]) -> Bounds:
-    """Return the bounds that Spark's filters set, all of which must hold. Other filters set none."""
-    from pyspark.sql import datasource as spark
-
-    bounds = Bounds()
-    for each in filters:
-        column = each.attribute[0] if len(getattr(each, "attribute", ())) == 1 else None
-        value = getattr(each, "value", None)
-        if isinstance(each, spark.EqualTo | spark.EqualNullSafe):
-            bounds = _any_of(bounds, column, [value])
-        elif isinstance(each, spark.In):
-            bounds = _any_of(bounds, column, list(value or ()))
-        elif isinstance(each, spark.GreaterThan | spark.GreaterThanOrEqual):
-            is_strict = isinstance(each, spark.GreaterThan)
-            if column == "offset" and isinstance(value, int):
-                bounds = bounds.at_least(value + is_strict)
-            elif column == "timestamp" and isinstance(value, datetime):
-                bounds = bounds.since(_milliseconds(value))
-        elif isinstance(each, spark.LessThan | spark.LessThanOrEqual):
-            is_inclusive = isinstance(each, spark.LessThanOrEqual)
-            if column == "offset" and isinstance(value, int):
-                bounds = bounds.below(value + is_inclusive)
-    return bounds
+def to_option(conditions: Sequence[Condition]) -> str:
+    return json.dumps([[each.column, each.operator, each.values] for each in conditions])
 
 
-def narrowed(cluster: Cluster, ranges: list[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
-    """Return the parts of the ranges that lie within the bounds. The brokers are asked only if there is a bound of
-    time."""
-    wanted = [each for each in ranges if bounds.wants(TopicPartition(each.topic, each.partition))]
-    since: dict[TopicPartition, int] = {}
-    if bounds.since_ms is not None and wanted:
-        times = {TopicPartition(each.topic, each.partition): bounds.since_ms for each in wanted}
-        since = {partition: offset for partition, (offset, _) in cluster.list_offsets(times).items()}
-    found = []
-    for each in wanted:
-        first_of_time = since.get(TopicPartition(each.topic, each.partition), each.start)
-        start = max(each.start, bounds.first, each.end if first_of_time < 0 else first_of_time)
-        end = each.end if bounds.end is None else min(each.end, bounds.end)
-        if start < end:
-            found.append(replace(each, start=start, end=end))
+def from_option(text: str | None) -> tuple[Condition, ...]:
+    return tuple(Condition(column, compared, tuple(values)) for column, compared, values in json.loads(text or "[]"))
+
+
+def narrowed(cluster: Cluster, ranges: list[OffsetRange], conditions: Sequence[Condition]) -> list[OffsetRange]:
+    """Return the parts of the ranges for which the conditions may hold. The brokers are asked only if there is a
+    condition on time."""
+    wanted = [r for r in ranges if _hold(conditions, "topic", r.topic) and _hold(conditions, "partition", r.partition)]
+    times = [_first(each) for each in conditions if each.column == "timestamp" and each.operator[0] in "=>"]
+    if times and wanted:
+        since = cluster.list_offsets({each.topic_partition: max(times) for each in wanted})
+        began = [(each, since[each.topic_partition][0]) for each in wanted]
+        wanted = [replace(r, start=max(r.start, first)) for r, first in began if first >= 0]
+    offsets = [each for each in conditions if each.column == "offset"]
+    start = max((_first(each) for each in offsets if each.operator[0] in "=>"), default=0)
+    end = min((_end(each) for each in offsets if each.operator[0] in "=<"), default=None)
+    found = [replace(r, start=max(r.start, start), end=r.end if end is None else min(r.end, end)) for r in wanted]
+    return [each for each in found if each.start < each.end]
+
+
+def row_filter(conditions: Iterable[Condition]) -> Column:
+    """Return the conditions as a column of Spark's."""
+    from pyspark.sql.functions import col, lit, timestamp_millis
+
+    found = lit(True)
+    for each in conditions:
+        values = [timestamp_millis(lit(v)) if each.column == "timestamp" else lit(v) for v in each.values]
+        column = col(each.column)
+        found &= column.isin(*values) if each.operator == "=" else _COMPARISONS[each.operator](column, values[0])
     return found
 
 
-def _any_of(bounds: Bounds, column: str | None, values: list[Any]) -> Bounds:
-    if column == "topic" and all(isinstance(value, str) for value in values):
-        return bounds.within(topics=values)
-    if not all(isinstance(value, int) for value in values):
-        moments = [value for value in values if isinstance(value, datetime)]
-        is_time = column == "timestamp" and moments and len(moments) == len(values)
-        return bounds.since(min(map(_milliseconds, moments))) if is_time else bounds
-    if column == "partition":
-        return bounds.within(partitions=values)
-    if column == "offset" and values:
-        return bounds.at_least(min(values)).below(max(values) + 1)
-    return bounds
+def _value(column: str, text: str) -> int | str:
+    if column == "timestamp":
+        return timestamp_option("where: timestamp", text.strip("'"))
+    if text.startswith("'") == (column == "topic"):
+        return text.strip("'") if column == "topic" else int(text)
+    raise ConfigError(f"where: {column}: found {text}, wanted {'text in quotes' if column == 'topic' else 'a number'}")
 
 
-def _milliseconds(moment: datetime) -> int:
-    """Return a time in Kafka's unit, rounded down; 0 for a time before 1970. Spark's have a zone, or are in UTC."""
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0, int(moment.timestamp() * 1000))
+def _hold(conditions: Iterable[Condition], column: str, value: int | str) -> bool:
+    return all(each.holds(value) for each in conditions if each.column == column)
+
+
+def _first(condition: Condition) -> int:
+    """Return the smallest offset, or time, for which a condition with a lower bound holds."""
+    return min(int(value) for value in condition.values) + (condition.operator == ">")
+
+
+def _end(condition: Condition) -> int:
+    """Return the smallest offset for which, and above which, a condition with an upper bound does not hold."""
+    return max(int(value) for value in condition.values) + (condition.operator != "<")

@@ -10,14 +10,16 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.errors import ConfigError
 from ottla.spark.checkpoints.files import is_local
 from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
 from ottla.spark.checkpoints.start_offsets import FILE_NAME, persisted_start
 from ottla.spark.jvm.parallelism import session_parallelism
 from ottla.spark.jvm.python_probe import explained
 from ottla.spark.jvm.registration import register
-from ottla.spark.options import DECODE_OPTION, source_options
+from ottla.spark.options import DECODE_OPTION, WHERE_OPTION, source_options
 from ottla.spark.reading.engine import Engine, jvm_options, takes_jvm
+from ottla.spark.reading.filters import parse_where, row_filter, to_option
 from ottla.spark.reading.subscription import resolve_start, subscribed_partitions
 from ottla.spark.values.decoding import Decodable, decode
 from ottla.spark.values.source_decoding import pack_recipes
@@ -35,11 +37,23 @@ def read(
     value: Decodable = None,
     key: Decodable = None,
     engine: Engine = "python",
+    where: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return a batch DataFrame of the topics' records. `options` are those of `format("ottla")`."""
+    """Return a batch DataFrame of the topics' records. `options` are those of `format("ottla")`.
+
+    `where` decides what is fetched at all: conditions on `topic`, `partition`, `offset` and `timestamp` as in SQL,
+    joined by AND. A time is in quotes, as `startingTimestamp` takes it (`timestamp >= '-2h'`).
+    """
     given = _options(topic, bootstrap_servers, options)
-    return _load(spark.read, spark, given, value=value, key=key, engine=engine)
+    conditions = () if where is None else parse_where(where)
+    if conditions and not takes_jvm(engine, spark, given):
+        given[WHERE_OPTION] = to_option(conditions)
+    rows = _load(spark.read, spark, given, value=value, key=key, engine=engine)
+    missing = sorted({each.column for each in conditions} - set(rows.columns))
+    if missing:
+        raise ConfigError(f"where: found {missing[0]}, which is not among the columns {', '.join(rows.columns)}")
+    return rows.where(row_filter(conditions)) if conditions else rows
 
 
 def read_stream(

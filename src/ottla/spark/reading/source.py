@@ -8,7 +8,7 @@ another method has stored; connections are kept per process (`connections.py`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Any
@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
-from ottla.spark.reading.filters import Bounds, bounds_of, narrowed, spark_hands_filters
+from ottla.spark.reading.filters import from_option, narrowed
 from ottla.spark.reading.stream_position import StreamPosition
 from ottla.spark.reading.subscription import batch_ranges
 from ottla.spark.values.schema import spark_schema
@@ -55,8 +55,7 @@ class OttlaSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = source_options(dict(self.options), is_streaming=False)
-        return FilteredReader(options) if spark_hands_filters() else BatchReader(options)
+        return BatchReader(source_options(dict(self.options), is_streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(source_options(dict(self.options), is_streaming=True))
@@ -119,24 +118,15 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         cluster = cluster_for(self._options.wire)
-        ranges = narrowed(cluster, batch_ranges(cluster, self._options), self._bounds)
+        ranges = narrowed(cluster, batch_ranges(cluster, self._options), from_option(self._options.where))
         return tasks_for(self._options, ranges) or [Task(())]  # Spark wants at least one; an empty one yields nothing
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         return read_task(self._options, partition)
-
-
-class FilteredReader(BatchReader):
-    """The same, where Spark hands over filters (`spark.sql.python.filterPushdown.enabled`): they narrow the ranges."""
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        self._bounds = bounds_of(filters)
-        return filters  # Spark applies them too: a range may be too wide
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
