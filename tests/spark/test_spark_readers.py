@@ -11,6 +11,7 @@ import logging
 import os
 import pickle
 import time
+import tracemalloc
 
 import pytest
 
@@ -20,7 +21,6 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions
 from created_anew import create_anew
-from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -34,6 +34,7 @@ from ottla.columnar import (
     end_transaction,
     group_offsets,
     wire_settings,
+    write,
 )
 from ottla.errors import ConfigError, UnknownTopic
 from ottla.records import TopicPartition
@@ -150,6 +151,47 @@ def test_a_budget_in_proportion_to_the_lag_is_there_for_who_asks(kafka, make_top
         reader = open_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10", fairness=fairness)
         firsts.append(ends(reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()), topic))
     assert firsts == [{0: 9, 1: 1}, {0: 5, 1: 5}]
+
+
+def test_a_burst_of_ten_times_delays_no_other_partition_and_takes_no_more_memory(kafka, make_topic, open_stream):
+    """Micro-batches of 400 records; a partition gets ten of them at once, and the others ten records before each."""
+    topic, quiet = make_topic(partitions=4), (1, 2, 3)
+    bounded = {"kafka.fetch.max.bytes": "100000", "kafka.max.partition.fetch.bytes": "100000"}
+    reader = open_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger="400", tasks="1", **bounded)
+
+    def put(partition, count):
+        columns = {"value": ["x" * 1_000] * count, "partition": pa.array([partition] * count, pa.int32())}
+        unpacked = {"compression.type": "none", "batch.size": "20000"}
+        write(topic, pa.table(columns), bootstrap_servers=kafka.bootstrap_servers, settings=unpacked)
+
+    def trigger(start):
+        """Return the end of a micro-batch, its rows, and the most memory that reading them took."""
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        tracemalloc.start()
+        read = sum(rows.num_rows for task in reader.partitions(start, end) for rows in reader.read(task))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return end, read, peak
+
+    for partition in range(4):
+        put(partition, 100)
+    at, read, _ = trigger(reader.initialOffset())  # loads what reading needs
+    assert read == 400
+    for partition in range(4):
+        put(partition, 100)
+    at, read, usual = trigger(at)
+    assert read == 400
+    put(0, 4_000)
+    sizes, peaks = [], []
+    while ends(at, topic)[0] < 4_200:
+        for partition in quiet:
+            put(partition, 10)
+        at, read, peak = trigger(at)
+        sizes.append(read)
+        peaks.append(peak)
+        assert {ends(at, topic)[p] for p in quiet} == {200 + 10 * len(sizes)}, "others are read in the next micro-batch"
+    assert sizes == [400] * 10 + [4_000 - 370 * 10 + 30]
+    assert max(peaks) < 1.5 * usual
 
 
 def test_without_a_budget_everything_is_one_batch(kafka, make_topic, open_stream):
@@ -504,11 +546,6 @@ def test_nothing_to_read_is_one_task_that_reads_nothing(kafka, make_topic):
     reader = batch_reader(kafka, make_topic())
     (task,) = reader.partitions()
     assert list(reader.read(task)) == []
-
-
-def test_filters_are_left_to_spark():
-    """Spark refuses a reader that takes filters while `spark.sql.python.filterPushdown.enabled` is off, its default."""
-    assert BatchReader.pushFilters is DataSourceReader.pushFilters
 
 
 def test_what_a_reader_learns_in_one_process_is_not_sent_to_another(kafka, make_topic, open_stream):
