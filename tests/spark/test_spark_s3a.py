@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from object_store import object_store
+from s3a_jars import Unavailable, s3a_jars
 from spark_processes import QUICK, environment
 
 import ottla.columnar
@@ -25,13 +24,9 @@ from ottla.spark.checkpoints.checkpoint import read_checkpoint
 from ottla.spark.checkpoints.files import files_of
 from ottla.spark.pipeline.launch import sinks_to_run
 
-pyspark = pytest.importorskip("pyspark")
+pytest.importorskip("pyspark")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-POM = Path(__file__).parents[1] / "kit" / "s3a.pom.xml"
-ALREADY_IN_SPARK = ("netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver", "netty-transport")
-ALREADY_IN_SPARK += ("commons-codec", "commons-logging", "slf4j-api", "httpclient", "httpcore")
 
 PROGRAM = """
 import json, os, sys
@@ -80,17 +75,10 @@ def jars(tmp_path_factory):
         find_java()
     except JavaMissing as error:
         pytest.skip(f"needs Java: {error}")
-    if shutil.which("mvn") is None:
-        pytest.skip("needs Maven (mvn), for the jars of Hadoop's S3A")
-    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
-    folder = tmp_path_factory.mktemp("s3a")
-    command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dhadoop.version={client.stem.rpartition('-')[2]}"]
-    command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if ran.returncode:
-        pytest.skip(f"needs the jars of Hadoop's S3A from Maven Central: {ran.stdout[-300:]}")
-    own = [jar for jar in folder.glob("*.jar") if not jar.name.startswith(ALREADY_IN_SPARK)]
-    return [*own, *folder.glob("netty-nio-client-*.jar")]
+    try:
+        return s3a_jars(tmp_path_factory.mktemp("s3a"))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture
