@@ -22,7 +22,7 @@ help:
 	@echo "make lint     ruff, mypy, import contracts and plain words alone"
 	@echo "make docs     the documentation as a site, in build/docs-site/site"
 	@echo "make contract what the docs promise about the broker, tested on it; KAFKA=real or KAFKA=4.1.0: on Apache Kafka (needs Maven)"
-	@echo "make bench    Ottla beside its peers, less than 37 minutes (ONLY=broker|cluster|sdk|hot_paths|columnar|spark|connector|telemetry|messaging|once|columns|growth|operations|planner|handler_costs|workers|queues|bridge QUICK=1)"
+	@echo "make bench    Ottla beside its peers, less than 52 minutes (ONLY=broker|cluster|sdk|hot_paths|columnar|spark|connector|spark_costs|telemetry|messaging|once|columns|growth|operations|planner|handler_costs|workers|queues|bridge QUICK=1)"
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
 	@echo "make clean    remove $(VENV) and the caches"
 	@echo "tools/run     lists the rest: simulations, torture, other clients, browsers, the check of a release"

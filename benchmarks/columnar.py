@@ -57,7 +57,7 @@ def broker_process() -> Iterator[str]:
         yield child.stdout.readline().strip()
     finally:
         child.stdin.close()
-        child.wait(10)
+        child.wait(60)
 
 
 def create_topics(bootstrap_servers: str, *names: str, partitions: int) -> None:

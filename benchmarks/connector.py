@@ -4,8 +4,9 @@
 
 The connector must be of Spark's exact version, and not every PySpark has one on Maven Central. So this runs itself in
 the environment of `tools/spark_connector.py`, with the newest PySpark that has one: the page says which. A broker runs
-in a child process; the rounds alternate and the median counts. Goal: ahead on many small partitions, with the defaults
-of both.
+in a child process, ours and then Apache Kafka where it can be had; the rounds alternate and the median counts. The
+connector runs with its defaults, and as a careful user tunes it: more records of each poll, and no wait of half a
+second for a fetch that fills up. Goal: ahead on many small partitions, with the defaults of both.
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
-from functools import partial
 from importlib import metadata
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from results import Results
-from spark_queries import Queries
+from spark_queries import Queries, cpu_s, jvm_pid
 
 TOOL = Path(__file__).resolve().parent.parent / "tools" / "spark_connector.py"
 THEIRS = "Spark's own connector"
+TUNED = f"{THEIRS}, tuned"
+CONTENDERS: dict[str, dict[str, object]] = {
+    "ottla": {"engine": "ottla"},
+    THEIRS: {"engine": "kafka"},
+    TUNED: {"engine": "kafka", "kafka.max.poll.records": 50_000, "kafka.fetch.max.wait.ms": 10},
+}
 SMALL = 500
 """Records of each partition where partitions are small."""
 
@@ -57,40 +66,63 @@ def _environment() -> dict[str, str]:
 
 
 def measure(chosen: argparse.Namespace) -> None:
-    from columnar import broker_process, create_topics, fill, report, timed
+    from columnar import broker_process
+    from servers import Missing, kafka
 
     import ottla.spark
 
     results = Results("connector", chosen.results)
-    records, partitions, rounds = chosen.records, chosen.partitions, chosen.rounds
-    spark = ottla.spark.session("ottla-connector", config={"spark.jars": chosen.jars})
-    print(f"PySpark {metadata.version('pyspark')}, {records:,} records of 100 bytes, {partitions} partitions")
-    scratch = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
+    spark = ottla.spark.session("ottla-connector", config={"spark.jars": chosen.jars}, log_level="OFF")
+    print(f"PySpark {metadata.version('pyspark')}, {chosen.records:,} records, {chosen.partitions} partitions")
     with broker_process() as servers:
-        create_topics(servers, "big", "small", "out", partitions=partitions)
-        fill(servers, "big", partitions=partitions, records=records)
-        fill(servers, "small", partitions=partitions, records=partitions * SMALL)
-        queries = Queries(spark, servers, scratch)
-
-        def both(query: Callable[..., object], topic: str, **more: object) -> list[list[float]]:
-            return timed(rounds, *(partial(query, topic, engine=engine, **more) for engine in ("ottla", "kafka")))
-
-        for topic in ("small", "big"):  # the first queries of a session pay for the JVM's compiler
-            for engine in ("ottla", "kafka"):
-                queries.batch(topic, engine=engine)
-        ours, theirs = both(queries.batch, "small")
-        report(results, "many small partitions", partitions * SMALL, ours, THEIRS, theirs, 1)
-        ours, theirs = both(queries.batch, "big")
-        report(results, "batch read", records, ours, THEIRS, theirs, None)
-        budget = max(records // 4, 1)
-        ours, theirs = both(queries.stream, "big", maxOffsetsPerTrigger=budget)
-        report(results, f"stream, {budget:,} rows a batch", records, ours, THEIRS, theirs, None)
-        ours, theirs = timed(
-            rounds, *(partial(queries.stream, "big", engine=each, sink=each) for each in ("ottla", "kafka"))
-        )
-        report(results, "Kafka to Spark to Kafka", records, ours, THEIRS, theirs, None)
+        compare(results, spark, servers, "", chosen)
+    try:
+        with kafka() as server:
+            compare(results, spark, server.bootstrap, ", Apache Kafka", chosen)
+    except Missing as reason:
+        results.problem("the same on Apache Kafka", THEIRS, str(reason))
     results.close()
     spark.stop()
+
+
+def compare(results: Results, spark: Any, servers: str, broker: str, chosen: argparse.Namespace) -> None:
+    """Let the contenders take turns on one broker, and note their rates and the CPU time of Spark's processes."""
+    from columnar import create_topics, fill
+
+    records, partitions = chosen.records, chosen.partitions
+    scratch = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
+    create_topics(servers, "big", "small", "out", partitions=partitions)
+    fill(servers, "big", partitions=partitions, records=records)
+    fill(servers, "small", partitions=partitions, records=partitions * SMALL)
+    queries = Queries(spark, servers, scratch)
+    for options in CONTENDERS.values():  # the first queries of a session pay for the JVM's compiler
+        queries.batch("small", **options)
+    budget = max(records // 4, 1)
+    works: dict[str, tuple[int, Callable[..., object]]] = {
+        "many small partitions": (partitions * SMALL, lambda **o: queries.batch("small", **o)),
+        "batch read": (records, lambda **o: queries.batch("big", **o)),
+        f"stream, {budget:,} rows a batch": (
+            records,
+            lambda **o: queries.stream("big", **o, maxOffsetsPerTrigger=budget),
+        ),
+        "Kafka to Spark to Kafka": (records, lambda **o: queries.stream("big", **o, sink=o["engine"])),
+    }
+    for what, (rows, work) in works.items():
+        rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+        spent: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+        for _ in range(chosen.rounds):
+            for name, options in CONTENDERS.items():
+                before_s, began_s = cpu_s(jvm_pid(spark)), time.perf_counter()
+                told = work(**options)
+                seconds = told if isinstance(told, float) else time.perf_counter() - began_s
+                rates[name].append(rows / seconds / 1e6)
+                spent[name].append((cpu_s(jvm_pid(spark)) - before_s) / rows * 1e6)
+        for name in CONTENDERS:
+            results.add(f"{what}{broker}", name, rates[name], "M records/s")
+        for name in CONTENDERS:
+            results.add(f"{what}{broker}, CPU", name, spent[name], "µs per record")
+        medians = [f"{name} {median(rates[name]):.3f} M/s, {median(spent[name]):.2f} µs" for name in CONTENDERS]
+        print(f"{what}{broker}: {'; '.join(medians)}", flush=True)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

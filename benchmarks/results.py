@@ -162,6 +162,7 @@ def machine() -> dict[str, Any]:
     return {
         "began_s": time.time(),
         "busy": round(busy_share(), 2),
+        "load": round(os.getloadavg()[0], 1),
         "cpus": os.cpu_count(),
         "cpu": _cpu_model(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),

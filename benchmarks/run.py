@@ -22,7 +22,7 @@ from pathlib import Path
 from results import BUSY, FOLDER, busy_share
 
 HERE = Path(__file__).resolve().parent
-MINUTES = 37
+MINUTES = 52
 """What all parts together may take on a quiet machine: the pages say so, and a test adds them up."""
 
 PATIENCE = 4
@@ -74,7 +74,23 @@ PARTS: dict[str, tuple[Program, ...]] = {
             *("spark.py", ("--rounds", "3", "--records", "960000"), ("--rounds", "1", "--records", "480000"), 90, 40),
         ),
     ),
-    "connector": (Program("connector.py", (), ("--rounds", "1", "--records", "240000"), 55, 40),),
+    "connector": (
+        Program(
+            *(
+                "connector.py",
+                ("--rounds", "2", "--records", "240000"),
+                ("--rounds", "1", "--records", "96000"),
+                240,
+                90,
+            ),
+        ),
+    ),
+    "spark_costs": (
+        Program("spark_state.py", (), ("--quick",), 420, 120),
+        Program("spark_reading.py", (), ("--quick",), 60, 40),
+        Program("spark_batches.py", (), ("--quick",), 90, 50),
+        Program("spark_cluster.py", (), ("--rounds", "1", "--records", "240000"), 90, 50),
+    ),
     "telemetry": (Program("telemetry.py", (), ("--quick",), 115, 30),),
     "messaging": (Program("messaging.py", (), ("--quick",), 120, 30, is_beside_peers=True),),
     "once": (

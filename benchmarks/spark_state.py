@@ -1,11 +1,13 @@
-"""Measures the cost of state and of bursts in Spark; run by hand: `python benchmarks/spark_state.py [--keys 100000]`.
+"""What state of Spark queries costs over many keys: time, memory, the checkpoint, and a restart.
 
-- State: duplicates dropped and windows counted over many keys; rows a second, state in memory, the checkpoint, and how
-  long a restart with 100 more records takes.
-- A burst: one partition of eight gets ten times the records of a micro-batch at once; how many micro-batches the
-  others' records wait under each `fairness`, and the JVM's heap before and after.
+    python benchmarks/spark_state.py             0.1 and 1 million keys; some ten minutes
+    python benchmarks/spark_state.py --quick     0.1 million
+    python benchmarks/spark_state.py --only join --keys 100000
 
-The figures are of one run, on the embedded broker in the same machine. The load is printed beside them.
+Each key comes once. Duplicates are dropped, records are counted in windows of ten minutes, two topics are joined by key
+within ten minutes, and `transformWithState` counts the records of each key in Python. Each query runs in a process of
+its own, after a short one that warms the JVM up. The restart is another process, which continues from the checkpoint
+with 100 more records. A broker runs beside them.
 """
 
 from __future__ import annotations
@@ -13,110 +15,140 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, window
+from columnar import broker_process, create_topics
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import col, expr, window
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from results import FOLDER, Results
+from spark_queries import cpu_s, jvm_pid, peak_mb, run_stream
 
 import ottla.columnar
 import ottla.spark
-from broker_embedded.cluster import EmbeddedCluster
 
-BUDGET = 8_000
-"""Records of a micro-batch of the burst: 1,000 for each partition."""
+PARTITIONS = 4
+QUERIES = ("dedup", "window", "join", "transformWithState")
+WARM_UP = "warm-up"
+RESTARTED = 100
+"""Records that come before the restart."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keys", type=int, default=100_000)
-    keys = parser.parse_args().keys
-    with EmbeddedCluster() as kafka, tempfile.TemporaryDirectory() as folder:
-        spark = ottla.spark.session("state", log_level="OFF")
-        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
-        print("| query | keys | rows/s | state MB | checkpoint MB | restart s |\n|---|---|---|---|---|---|")
-        for name in ("dedup", "window"):
-            print(_state(spark, kafka, name, keys, Path(folder)))
-        print("\n| fairness | micro-batches | quiet partitions done after | JVM heap MB before, after |")
-        print("|---|---|---|---|")
-        for fairness in ("maxmin", "proportional"):
-            print(_burst(spark, kafka, fairness, Path(folder)))
-        print(f"\nload {os.getloadavg()[0]:.1f}")
-        spark.stop()
+    parser.add_argument("--keys", type=int, nargs="*", default=[100_000, 1_000_000])
+    parser.add_argument("--only", choices=QUERIES, nargs="*", default=list(QUERIES))
+    parser.add_argument("--quick", action="store_true", help="0.1 million keys")
+    parser.add_argument("--results", type=Path, default=FOLDER)
+    parser.add_argument("--step", help="run one query in this process, with these arguments; not for typing")
+    chosen = parser.parse_args()
+    if chosen.step:
+        print(json.dumps(step(**json.loads(chosen.step))))
+        return
+    results = Results("spark_state", chosen.results, is_quick=chosen.quick)
+    for keys in [100_000] if chosen.quick else chosen.keys:
+        for query in chosen.only:
+            figures = measure(query, keys)
+            print(f"{query}, {keys:,} keys: {figures}", flush=True)
+            for name, (value, unit) in figures.items():
+                results.add(f"{query}, {keys:,} keys: {name}", "ottla", [value], unit)
+    results.close()
 
 
-def _state(spark: SparkSession, kafka: EmbeddedCluster, name: str, keys: int, folder: Path) -> str:
-    topic = f"state-{name}"
-    kafka.create_topic(topic, partitions=4)
-    _write(kafka, topic, [str(number % keys) for number in range(keys)])
-    rows = (
-        _rows(spark, kafka, topic)
-        .selectExpr("CAST(value AS STRING) AS key", "timestamp")
-        .withWatermark("timestamp", "1 hour")
-    )
-    if name == "dedup":
-        query = rows.dropDuplicatesWithinWatermark(["key"])
-    else:
-        query = rows.groupBy(window(col("timestamp"), "10 minutes"), "key").count()
-    checkpoint = folder / topic
-    first = _run(query, checkpoint)
-    _write(kafka, topic, [str(number) for number in range(100)])
-    began = time.perf_counter()
-    _run(query, checkpoint)
-    restart = time.perf_counter() - began
-    took = sum(batch["durationMs"]["triggerExecution"] for batch in first) / 1000
-    state = sum(operator["memoryUsedBytes"] for operator in first[-1]["stateOperators"])
-    size = sum(file.stat().st_size for file in checkpoint.rglob("*") if file.is_file())
-    return f"| {name} | {keys:,} | {keys / took:,.0f} | {state / 1e6:.1f} | {size / 1e6:.1f} | {restart:.1f} |"
+def measure(query: str, keys: int) -> dict[str, tuple[float, str]]:
+    """Return the figures of one query, each with its unit."""
+    with broker_process() as servers, tempfile.TemporaryDirectory() as folder:
+        topics = ("left", "right")[: 1 + (query == "join")]
+        create_topics(servers, *topics, WARM_UP, partitions=PARTITIONS)
+        write(servers, WARM_UP, range(1_000))
+        for topic in topics:
+            write(servers, topic, range(keys))
+        arguments = {"query": query, "servers": servers, "checkpoint": f"{folder}/checkpoint"}
+        first = in_process(arguments)
+        checkpoint = sum(file.stat().st_size for file in Path(folder, "checkpoint").rglob("*") if file.is_file())
+        for topic in topics:
+            write(servers, topic, range(RESTARTED))
+        restarted = in_process(arguments)
+    rows = keys * len(topics)
+    if (first["rows"], restarted["rows"]) != (rows, RESTARTED * len(topics)):
+        raise SystemExit(f"{query} read {first['rows']} and {restarted['rows']} rows")
+    return {
+        "CPU": (first["cpu_s"] / rows * 1e6, "µs per row"),
+        "time": (first["took_s"], "s"),
+        "state": (first["state_mb"], "MB"),
+        "JVM": (first["java_mb"], "MB"),
+        "checkpoint": (checkpoint / 1e6, "MB"),
+        "restart": (restarted["took_s"], "s"),
+        "CPU of the restart": (restarted["cpu_s"], "s"),
+    }
 
 
-def _burst(spark: SparkSession, kafka: EmbeddedCluster, fairness: str, folder: Path) -> str:
-    topic = f"burst-{fairness}"
-    kafka.create_topic(topic, partitions=8)
-    partitions = [0] * (10 * BUDGET) + [partition for partition in range(1, 8) for _ in range(500)]
-    _write(kafka, topic, ["x" * 100] * len(partitions), partitions)
-    rows = _rows(spark, kafka, topic, fairness=fairness, maxOffsetsPerTrigger=BUDGET)
-    before = _heap(spark)
-    batches = [batch for batch in _run(rows, folder / topic, sink="noop") if batch["numInputRows"]]
-    quiet = [all(_end(batch)[topic][str(partition)] == 500 for partition in range(1, 8)) for batch in batches]
-    done = quiet.index(True) + 1
-    return f"| {fairness} | {len(batches)} | {done} | {before:.0f}, {_heap(spark):.0f} |"
+def in_process(arguments: dict[str, str]) -> dict[str, float]:
+    command = [sys.executable, __file__, "--step", json.dumps(arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def _end(batch: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Return the offsets at which a micro-batch ends; progress has them as JSON or as its text."""
-    found: Any = batch["sources"][0]["endOffset"]
-    return dict(json.loads(found) if isinstance(found, str) else found)
+def step(query: str, servers: str, checkpoint: str) -> dict[str, float]:
+    """Read all that there is from the checkpoint on."""
+    spark = ottla.spark.session("state", log_level="OFF")
+    run_stream(queried(spark, servers, query, WARM_UP, WARM_UP), f"{checkpoint}-warm-up-{os.getpid()}")
+    frame = queried(spark, servers, query, "left", "right")
+    jvm = jvm_pid(spark)
+    before_s, began_s = cpu_s(jvm), time.perf_counter()
+    batches = run_stream(frame, checkpoint)
+    took_s = time.perf_counter() - began_s
+    return {
+        "rows": sum(batch["numInputRows"] for batch in batches),
+        "took_s": took_s,
+        "cpu_s": cpu_s(jvm) - before_s,
+        "state_mb": sum(operator["memoryUsedBytes"] for operator in batches[-1]["stateOperators"]) / 1e6,
+        "java_mb": peak_mb(jvm, "java"),
+    }
 
 
-def _write(kafka: EmbeddedCluster, topic: str, values: list[str], partitions: list[int] | None = None) -> None:
-    columns: dict[str, Any] = {"value": values}
-    if partitions is not None:
-        columns["partition"] = pa.array(partitions, pa.int32())
-    ottla.columnar.write(topic, pa.table(columns), bootstrap_servers=kafka.bootstrap_servers)
+def queried(spark: SparkSession, servers: str, query: str, left: str, right: str) -> DataFrame:
+    def rows(topic: str) -> DataFrame:
+        read = ottla.spark.read_stream(spark, topic, bootstrap_servers=servers, startingOffsets="earliest")
+        return read.selectExpr("CAST(value AS STRING) AS key", "timestamp AS at").withWatermark("at", "1 hour")
+
+    if query == "dedup":
+        return rows(left).dropDuplicatesWithinWatermark(["key"])
+    if query == "window":
+        return rows(left).groupBy(window(col("at"), "10 minutes"), "key").count()
+    if query == "transformWithState":
+        return rows(left).groupBy("key").transformWithState(Count(), "key string, n long", "append", "None")
+    within = expr("a.key = b.key AND b.at BETWEEN a.at - INTERVAL 10 MINUTES AND a.at + INTERVAL 10 MINUTES")
+    return rows(left).alias("a").join(rows(right).alias("b"), within)
 
 
-def _rows(spark: SparkSession, kafka: EmbeddedCluster, topic: str, **options: Any) -> DataFrame:
-    return ottla.spark.read_stream(
-        spark, topic, bootstrap_servers=kafka.bootstrap_servers, startingOffsets="earliest", **options
-    )
+class Count(StatefulProcessor):
+    """The number of records of each key."""
+
+    def init(self, handle: Any) -> None:
+        self.count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        before = self.count.get()[0] if self.count.exists() else 0
+        count = before + sum(1 for _ in rows)
+        self.count.update((count,))
+        yield Row(key=key[0], n=count)
+
+    def close(self) -> None:
+        pass
 
 
-def _run(query: DataFrame, checkpoint: Path, *, sink: str = "noop") -> list[dict[str, Any]]:
-    writer = query.writeStream.format(sink).option("checkpointLocation", str(checkpoint))
-    running = writer.trigger(availableNow=True).start()
-    running.awaitTermination()
-    return [json.loads(progress.json) for progress in running.recentProgress]
-
-
-def _heap(spark: SparkSession) -> float:
-    jvm: Any = spark._jvm
-    jvm.java.lang.System.gc()
-    runtime = jvm.java.lang.Runtime.getRuntime()
-    return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
+def write(servers: str, topic: str, numbers: range) -> None:
+    table = pa.table({"value": [str(number) for number in numbers]})
+    ottla.columnar.write(topic, table, bootstrap_servers=servers)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,23 @@ def contenders_table(part: Part) -> Iterable[str]:
         yield f"| {what}, {unit} | {goal} | {'' if ours is None else spread(ours)} | {beside} |"
 
 
+def figures_table(part: Part) -> Iterable[str]:
+    """Yield tables of results that are called `row: column`, one for each set of columns."""
+    rows: dict[str, dict[str, str]] = {}
+    for each in part.results:
+        row, _, column = each.what.rpartition(": ")
+        whose = "" if each.contender == "ottla" else f", {each.contender}"
+        rows.setdefault(row, {})[f"{column}, {each.unit}{whose}"] = spread(each)
+    for at, columns in enumerate(dict.fromkeys(tuple(cells) for cells in rows.values())):
+        if at:
+            yield ""
+        yield f"| | {' | '.join(columns)} |"
+        yield "|---" * (len(columns) + 1) + "|"
+        for row, cells in rows.items():
+            if tuple(cells) == columns:
+                yield f"| {row} | {' | '.join(cells.values())} |"
+
+
 def hot_paths_table(part: Part) -> Iterable[str]:
     """Yield a row for each contender: CPU time, wall time, and the ratios of the client's times to these."""
     yield f"| | CPU, µs per record | {CPU_RATIO} | goal | time, µs per record | {TIME_RATIO} | longest pause, ms |"

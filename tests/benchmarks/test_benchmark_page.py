@@ -15,6 +15,7 @@ from render import PARTS, page_of
 from results import Part, Results, read
 from run import MINUTES
 from run import PARTS as PROGRAMS
+from tables import figures_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -123,6 +124,16 @@ def test_an_advantage_is_more_of_a_rate_and_less_of_a_cost(unit: str, words: str
     results.add("x", "peer", [10.0, 20.0, 30.0], unit)
     found = advantage("once", "x", "peer", 1.0)({"once": results.part()})
     assert (found.words, found.state) == (words, State.MET if words == "2.00" else State.NOT_MET)
+
+
+def test_figures_with_the_same_columns_share_a_table(tmp_path: Path) -> None:
+    results = Results("spark_state", tmp_path)
+    for what, contender in (("a: CPU", "ottla"), ("a: CPU", "kafka"), ("b: time", "ottla"), ("c: d: time", "ottla")):
+        results.add(what, contender, [1.0], "s")
+    assert "\n".join(figures_table(results.part())) == (
+        "| | CPU, s | CPU, s, kafka |\n|---|---|---|\n| a | 1 | 1 |\n\n"
+        "| | time, s |\n|---|---|\n| b | 1 |\n| c: d | 1 |"
+    )
 
 
 @pytest.mark.parametrize("name", PARTS)
