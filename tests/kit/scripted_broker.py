@@ -52,7 +52,7 @@ class ScriptedBroker:
         self.leaders: dict[tuple[str, int], int] = {}  # (topic, partition) -> node id, 1 by default
         self.logs: defaultdict[tuple[str, int], bytes] = defaultdict(bytes)
         self.log_start: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self.sequences: defaultdict[tuple[str, int], int] = defaultdict(int)  # of the next batch, per partition
+        self.sequences: dict[tuple[str, int], int] = {}  # of the next batch, per partition
         self.committed: dict[tuple[str, int], int] = {}
         self.script: defaultdict[ApiKey, list[Callable[[Any, Healthy], Answer | None]]] = defaultdict(list)
         self.requests: list[tuple[ApiKey, Any]] = []
@@ -224,9 +224,9 @@ class ScriptedBroker:
         }
 
     def _append_checked(self, topic: str, partition: int, batch: bytes) -> Answer:
-        """What an idempotent append does: in sequence, again, or out of order."""
+        """What an idempotent append does: in sequence, again, or out of order. As in Kafka, any number is the first."""
         ((_, header),) = iter_batches(batch)
-        expected = self.sequences[topic, partition]
+        expected = self.sequences.setdefault((topic, partition), header.base_sequence)
         if header.producer_id >= 0 and header.base_sequence < expected:
             return {"error_code": ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "base_offset": -1}
         if header.producer_id >= 0 and header.base_sequence > expected:

@@ -4,6 +4,9 @@ Each partition has a queue. Batches leave it in order, up to `max.in.flight.requ
 at a time, with the sequence numbers of an idempotent producer (KIP-98): after a lost answer or a moved leader all
 unanswered batches of the partition go again with their old numbers, and the broker drops what it already has.
 
+The second batch of a partition waits until the first is acknowledged. A broker that has nothing of a producer takes any
+sequence number (KAFKA-15591): also the second batch's, when the first came before the broker knew that it leads.
+
 Which error does what: a moved leader, a lost connection, too few replicas → again, until `delivery.timeout.ms`.
 A batch behind one that failed is refused as out of order: it goes again with it. Anything else fails the write, and
 `DeliveryError` says how many records were not acknowledged; its cause is an `InputError` where a retry would not help.
@@ -69,6 +72,7 @@ class _Queue:
     waiting: deque[_Outgoing] = field(default_factory=deque)
     in_flight: deque[_Outgoing] = field(default_factory=deque)
     next_sequence: int = 0
+    is_begun: bool = False  # a batch was acknowledged, so the broker knows the number that comes next
     failed: str | None = None  # set while batches must go again and no new one may leave
 
 
@@ -151,6 +155,8 @@ class ProduceClient:
                 self._move()
         while any(queue.waiting for queue in self._queues.values()):
             self._move()
+            if any(queue.waiting and queue.in_flight for queue in self._queues.values()):
+                self._receive_one()
 
     def flush(self) -> Written:
         """Wait until every batch is acknowledged; the account of everything since the last flush."""
@@ -202,7 +208,8 @@ class ProduceClient:
         requests: dict[int, list[_Outgoing]] = {}
         sizes: dict[int, int] = {}
         for key, queue in self._queues.items():
-            if not queue.waiting or queue.failed is not None:
+            is_held = bool(queue.in_flight) and not queue.is_begun
+            if not queue.waiting or queue.failed is not None or is_held:
                 continue
             self._cluster.topic(key.topic)
             leader = self._cluster.leader(key)
@@ -274,6 +281,7 @@ class ProduceClient:
             return
         code = ErrorCode.of(entry.error_code)
         if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            queue.is_begun = True
             self._count(batch)
             self._acknowledged(key, batch.tag, entry.base_offset)
             if entry.log_append_time_ms >= 0:
