@@ -9,8 +9,10 @@ from pathlib import Path
 import pyspark
 
 POM = Path(__file__).with_name("s3a.pom.xml")
-ALREADY_IN_SPARK = ("netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver", "netty-transport")
-ALREADY_IN_SPARK += ("commons-codec", "commons-logging", "slf4j-api", "httpclient", "httpcore")
+ALREADY_IN_SPARK = (
+    *("netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver", "netty-transport"),
+    *("commons-codec", "commons-logging", "slf4j-api", "httpclient", "httpcore"),
+)
 
 
 class Unavailable(Exception):
