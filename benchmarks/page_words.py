@@ -147,7 +147,7 @@ records. CPU is that of the JVM and of the Python workers; times depend on what 
 
 SPARK_READING = """\
 `make bench ONLY=spark_costs`. First a part of a topic, by [`read(where=...)`](how-to/spark.md#read) and by `where()` of
-the whole DataFrame. Then budgets: 20,000 records of 100 bytes and behind them 2,000 of 10,000 bytes.
+the whole DataFrame. Then budgets: 200,000 records of 100 bytes and behind them 4,000 of 10,000 bytes.
 `maxBytesPerTrigger` takes the size of the records that come next for all of a micro-batch, so the one in which records
 get a hundred times larger is larger than the budget. Last a burst: one partition of eight gets ten times what a
 micro-batch takes, and the others 500 records each; *others* are those. Memory is what the heap holds after a
@@ -156,9 +156,9 @@ collection, and the most of any Python worker.
 
 SPARK_BATCHES = """\
 `make bench ONLY=spark_costs`. Planning is what Spark asks of a source in each micro-batch, with new records in all
-partitions and a budget; CPU time of the source's process. The checkpoint: the same micro-batches of 100 rows, with
-their checkpoint on disk and on moto's S3 beside it. Each request takes as long as the store is away
-([size](how-to/spark-on-a-cluster.md#size)).
+partitions and a budget; CPU time of the source's process, of which half are garbage collections at 10,000 partitions.
+The checkpoint: the same micro-batches of 100 rows, with their checkpoint on disk and on moto's S3 beside it. Each
+request takes as long as the store is away ([size](how-to/spark-on-a-cluster.md#size)).
 """
 
 SPARK_CLUSTER = """\

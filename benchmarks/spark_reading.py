@@ -106,12 +106,12 @@ def fetched(frame: DataFrame) -> int:
 
 def budgets(results: Results, spark: SparkSession, servers: str, scratch: Path) -> None:
     create_topics(servers, "grows", partitions=1)
-    values = ["x" * SMALL] * 20_000 + ["x" * LARGE] * 2_000
+    values = ["x" * SMALL] * 200_000 + ["x" * LARGE] * 4_000
     settings = {"compression.type": "none", "batch.size": "100000"}
     ottla.columnar.write("grows", pa.table({"value": values}), bootstrap_servers=servers, settings=settings)
     sizes = np.cumsum([0] + [len(value) for value in values])
     for what, option in (
-        ("a budget of 2,000 records", {"maxOffsetsPerTrigger": 2_000}),
+        ("a budget of 10,000 records", {"maxOffsetsPerTrigger": 10_000}),
         ("a budget of 2 MB", {"maxBytesPerTrigger": "2MB"}),
     ):
         rows = ottla.spark.read_stream(spark, "grows", bootstrap_servers=servers, startingOffsets="earliest", **option)
