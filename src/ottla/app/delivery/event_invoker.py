@@ -26,6 +26,7 @@ class EventInvoker(Invoker):
         super().__init__(**options)
         self._events = events
         self._hooks = hooks
+        self._of_value = None  # the handler is chosen by the record
         self._default = events.handler_of_others(is_async=self.binding.is_async)
         self._answer = self._default.call if self._default.binding is None else None
         self._may_block = any(type(each.serde).would_block is not Serde.would_block for each in events.handlers)

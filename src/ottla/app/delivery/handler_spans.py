@@ -54,6 +54,11 @@ class HandlerSpans:
         self._of_partition: dict[tuple[str, int], Attributes] = {}
         self._open: OpenAttempts = open_attempts(group)
 
+    @property
+    def are_off(self) -> bool:
+        """Return whether no span is made of any record."""
+        return active_spans() is None
+
     def around(self, call: Call) -> Call:
         """Return the handler with spans around it; the handler itself while tracing is off. Each call must have a
         context of its own (`contextvars.copy_context().run`)."""

@@ -9,13 +9,13 @@ for a batch.
 from __future__ import annotations
 
 from asyncio import CancelledError, get_running_loop
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from inspect import isawaitable
 from time import monotonic
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ottla.app.delivery.current_task import is_being_cancelled, running_task
 from ottla.app.delivery.handler_batch import Batch, malformed_part
@@ -35,7 +35,7 @@ from ottla.app.delivery.pending_sends import (
     unsettled,
 )
 from ottla.app.delivery.run_progress import RunProgress
-from ottla.app.handler.binding import Binding
+from ottla.app.handler.binding import Binding, Call
 from ottla.app.handler.handler_context import Context
 from ottla.clock import Clock, SystemClock
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -52,7 +52,15 @@ from ottla.serdes.base import type_name
 _YIELD_EVERY_S: Final = 0.004
 """An event loop that is kept longer than a few milliseconds stops answering its heartbeats and its neighbours."""
 
+_PART_RECORDS: Final = 100
+"""Values that are decoded ahead of a handler that takes nothing but values. Python looks for garbage after 700 new
+objects: of a run of 2,000 values that are decoded together each is looked at, and copied to the memory of older ones.
+That took a tenth of what such a record costs in all."""
+
 Yield = Callable[[], Awaitable[None]]
+
+Stretches: TypeAlias = "Generator[tuple[Call, Iterable[Any], bool], None, None]"
+"""What to call, with what, and whether that may be records that are malformed."""
 
 
 class Invoker:
@@ -69,6 +77,7 @@ class Invoker:
         "_keeps_key_order",
         "_key",
         "_keys_are_bytes",
+        "_of_value",
         "_ordering",
         "_origins",
         "_sends",
@@ -115,6 +124,8 @@ class Invoker:
         self._spans = HandlerSpans(group=group, handler=name, is_batch=is_batch)
         self._keys_are_bytes = type(key) is Bytes
         self._bytes_only = self._keys_are_bytes and type(value) is Bytes
+        # Keys are decoded, too, as a malformed one is a failure of its record.
+        self._of_value = binding.of_value if self._keys_are_bytes and not self._bytes_only else None
 
     # Decoding
 
@@ -163,27 +174,49 @@ class Invoker:
 
     def deliver(self, run: Run) -> RunResult | AwaitingAcks:
         """Deliver with a synchronous handler. What the handler sent on may still be under way."""
-        has_malformed, result = self.decode(run)
-        if result is not None:
-            return result
-        if self._is_batch:
-            return self._deliver_batch(run, has_malformed)
+        if self._of_value is not None and self._spans.are_off:
+            stretches = self._values(run, self._of_value)
+        else:
+            has_malformed, result = self.decode(run)
+            if result is not None:
+                return result
+            if self._is_batch:
+                return self._deliver_batch(run, has_malformed)
+            stretches = self._records(run, has_malformed and not self.binding.wants_malformed)
         before = handled.set(None)
         try:
-            return self._deliver_run(run, has_malformed, self._sends)
+            return self._deliver_run(run, stretches, self._sends)
         finally:
             handled.reset(before)
 
-    def _deliver_run(self, run: Run, has_malformed: bool, sends_of: HandlerSends | None) -> RunResult | AwaitingAcks:
+    def _records(self, run: Run, is_checked: bool) -> Stretches:
+        """Return the records of a run, which are decoded."""
+        for call, records in self._spans.stretches(self.binding.call, run.records):
+            yield call, records, is_checked
+
+    def _values(self, run: Run, of_value: Call) -> Stretches:
+        """Return the values of a run, each part decoded when the one before it is handled. Raises
+        `RegistryUnavailable`."""
+        context, _ = self._serde_contexts(run.topic_partition.topic)
+        records, serde = run.records, self._value
+        for begin in range(0, len(records), _PART_RECORDS):
+            part = records[begin : begin + _PART_RECORDS]
+            values = serde.deserialize_records(part, context)
+            if Malformed in set(map(type, values)):
+                keep_values(part, values, serde)
+                yield self.binding.call, part, not self.binding.wants_malformed
+            else:
+                yield of_value, values, False
+
+    def _deliver_run(self, run: Run, stretches: Stretches, sends_of: HandlerSends | None) -> RunResult | AwaitingAcks:
         context = self._context(run)
         deadlines = self._expiry.deadlines(run.records)
         if deadlines is not None:
             return self._rest(context, RunProgress(run, self._ordering), sends_of, deadlines)
-        is_checked = has_malformed and not self.binding.wants_malformed
         if sends_of is not None and has_senders():
-            return self._deliver_sending(run, context, is_checked, sends_of)
+            return self._deliver_sending(run, context, stretches, sends_of)
         sends = None if sends_of is None else sends_of.begin()  # the handler may make the first producer
-        index, skipped, found = self._deliver_plainly(run, context, is_checked, () if sends is None else sends)
+        index, skipped, found = self._deliver_plainly(run, context, stretches, () if sends is None else sends)
         taken = () if sends is None else sends.end()
         if isinstance(found, Failure):
             return self._rest(context, self._failed_at(run, index, found, taken, skipped), sends_of)
@@ -194,25 +227,24 @@ class Invoker:
             return self._rest(context, RunProgress(run, self._ordering, done, pending, skipped), sends_of)
         if index == len(run.records):
             return RunResult(skipped=skipped)
-        return RunResult(done=run.records[:index], untouched=run.records[index:], skipped=skipped)
+        return self._rest(context, RunProgress(run, self._ordering, run.records[:index], (), skipped), sends_of)
 
     def _deliver_plainly(
-        self, run: Run, context: Context, is_checked: bool, sends: Sequence[Sent]
+        self, run: Run, context: Context, stretches: Stretches, sends: Sequence[Sent]
     ) -> tuple[int, int, Failure | Sequence[Any] | None]:
         """Deliver until a record needs an account of its own. Returns how many are done before it, how many of these
         were skipped, and why it ended there: a failure, or what the handler returned and did not wait for, which may
-        be nothing where there is something in `sends`."""
+        be nothing where there is something in `sends`. None: it was cancelled, or the registry is away."""
         index = skipped = 0
-        stretches = self._spans.stretches(self.binding.call, run.records)
         try:
-            for call, records in stretches:
-                for record in records:
+            for call, subjects, is_checked in stretches:
+                for subject in subjects:
                     if run.is_cancelled:
                         return index, skipped, None
-                    if is_checked and (malformed := malformed_part(record)) is not None:
+                    if is_checked and (malformed := malformed_part(subject)) is not None:
                         return index, skipped, Failure.of_malformed(malformed)
                     try:
-                        outcome = copy_context().run(call, record, context)
+                        outcome = copy_context().run(call, subject, context)
                     except BaseException as error:
                         return index, skipped, self._failure_of(error)
                     if outcome is not None and type(outcome) is not Ack:
@@ -227,11 +259,13 @@ class Invoker:
                     index += 1
                     run.done = index
             return index, skipped, None
+        except RegistryUnavailable:
+            return index, skipped, None
         finally:
             stretches.close()
 
     def _deliver_sending(
-        self, run: Run, context: Context, is_checked: bool, sends_of: HandlerSends
+        self, run: Run, context: Context, stretches: Stretches, sends_of: HandlerSends
     ) -> RunResult | AwaitingAcks:
         """Deliver as `_deliver_plainly` does, where there are producers: what a handler sends belongs to its record."""
         # As terse as that. What the run waits for is one list: `ends` has, of each record from the first one that waits
@@ -243,13 +277,12 @@ class Invoker:
         promises: list[Any] = [] if is_exact else sends
         ends: list[int] = []
         answers: list[Any] = []
-        stretches = self._spans.stretches(self.binding.call, run.records)
         try:
-            for call, records in stretches:
-                for record in records:
+            for call, subjects, is_checked in stretches:
+                for subject in subjects:
                     if run.is_cancelled:
                         break
-                    if is_checked and (malformed := malformed_part(record)) is not None:
+                    if is_checked and (malformed := malformed_part(subject)) is not None:
                         failure = Failure.of_malformed(malformed)
                         break
                     if is_exact:
@@ -258,7 +291,7 @@ class Invoker:
                         run.reached = index + 1
                     answer: Any = None
                     try:
-                        outcome = copy_context().run(call, record, context)
+                        outcome = copy_context().run(call, subject, context)
                     except BaseException as error:
                         failure = self._failure_of(error)
                         break
@@ -295,6 +328,8 @@ class Invoker:
                 else:
                     continue
                 break
+        except RegistryUnavailable:
+            pass  # as if it had been cancelled
         finally:
             left = sends.end()
             promises = left if promises is sends else promises + left
@@ -440,11 +475,16 @@ class Invoker:
         call = self._spans.around(self.binding.call)
         run = progress.run
         sends: RecordSends | None = None
-        for record in run.records[run.reached :]:
+        left = run.records[run.reached :]
+        outage = None if self._of_value is None or run.is_cancelled else self._decode_left(run, left)
+        for record in left:
             if not progress.takes(record):
                 continue
             if deadlines is not None and self._has_expired(record, deadlines, context):
                 progress.has_expired(record, self._expiry.outcome)
+                continue
+            if outage is not None:
+                progress.failed(record, outage)
                 continue
             malformed = malformed_part(record)
             if malformed is not None and not self.binding.wants_malformed:
@@ -463,6 +503,15 @@ class Invoker:
         if not progress.pending:
             return progress.result()
         return confirming(promises_of(progress.pending), lambda _: self._confirmed(progress))
+
+    def _decode_left(self, run: Run, records: Sequence[AnyRecord]) -> Failure | None:
+        """Decode the last records of a run that is decoded in parts. Returns why that is not possible now."""
+        context, _ = self._serde_contexts(run.topic_partition.topic)
+        try:
+            decode_values(records, self._value, context)
+        except RegistryUnavailable as error:
+            return self._exceptions.failure_of(error)
+        return None
 
     def _confirmed(self, progress: RunProgress) -> RunResult:
         """Return the result of a run once the sends of its pending records are settled."""
@@ -615,7 +664,11 @@ def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Fa
 
 def decode_values(records: Sequence[AnyRecord], serde: Serde[Any], context: SerdeContext) -> bool:
     """Decode values in place. Returns whether one is malformed."""
-    values = serde.deserialize_records(records, context)
+    return keep_values(records, serde.deserialize_records(records, context), serde)
+
+
+def keep_values(records: Sequence[AnyRecord], values: list[Any], serde: Serde[Any]) -> bool:
+    """Set the values of records. Returns whether one is malformed."""
     has_malformed = Malformed in set(map(type, values))
     found = with_serde_name(values, serde) if has_malformed else values
     for record, value in zip(records, found, strict=True):

@@ -100,6 +100,8 @@ class Binding:
     """Its call makes what the handler sends with, and leaves `context.out` alone."""
     opens_per_run: bool = False
     """It has a resource that is opened per run."""
+    of_value: Call | None = None
+    """The same handler made callable with (value, context), if it takes nothing else of a record."""
 
 
 def bind(
@@ -159,8 +161,10 @@ def bind(
     makes_out = may_make_out and OUT in said and "context" not in said
     if makes_out:
         arguments = [argument.replace(OUT, _OWN_OUT) for argument in arguments]
+    takes_value_only = not (is_batch or is_columnar or provides) and said.keys() <= {_SINGLE["value"], "context"}
     return Binding(
         call=_compiled(handler, arguments, provides, resources, name=name),
+        of_value=_of_value(handler, arguments) if takes_value_only else None,
         value_hint=value_hint,
         key_hint=key_hint,
         wants_transaction=TRANSACTION in said,
@@ -214,6 +218,10 @@ def _compile(handler: Callable[..., Any], arguments: list[str], more: str) -> Ca
     source = f"lambda subject, context{more}: handler({', '.join(arguments)})"
     call: Call = eval(source, {"handler": handler, "Out": Out})
     return call
+
+
+def _of_value(handler: Callable[..., Any], arguments: list[str]) -> Call:
+    return _compile(handler, [argument.replace(_SINGLE["value"], "subject") for argument in arguments], "")
 
 
 def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:
@@ -297,5 +305,8 @@ def restore_original_record(binding: Binding, *, is_batch: bool) -> Binding:
         return call([original_of(record) for record in subject], context)
 
     return Binding(
-        call=batch if is_batch else single, is_async=binding.is_async, wants_malformed=binding.wants_malformed
+        call=batch if is_batch else single,
+        is_async=binding.is_async,
+        wants_malformed=binding.wants_malformed,
+        of_value=binding.of_value,
     )

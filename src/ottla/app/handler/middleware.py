@@ -31,7 +31,13 @@ def wrap(binding: Binding, middlewares: Sequence[Middleware]) -> Binding:
         call = _as_async(call)
     for middleware in reversed(middlewares):
         call = _around(middleware, call)
-    return Binding(call=call, is_async=is_async, wants_malformed=binding.wants_malformed, frame_hint=binding.frame_hint)
+    return Binding(
+        call=call,
+        is_async=is_async,
+        wants_malformed=binding.wants_malformed,
+        frame_hint=binding.frame_hint,
+        of_value=None if middlewares else binding.of_value,  # a middleware may look at the record
+    )
 
 
 def _around(middleware: Middleware, inner: Call) -> Call:
