@@ -48,14 +48,11 @@ from ottla.wire_client.net.reachability import START_TIMEOUT_S
 if TYPE_CHECKING:
     from ottla.telemetry.traces.open_span import OpenSpan
 
-__all__ = ["NO_OPTIONS", "ProducerCore"]
+__all__ = ["ProducerCore"]
 
 _numbers: Final = itertools.count(1)
 
 _ANSWER_S: Final = 10.0
-
-NO_OPTIONS: Final = (None,) * 7
-"""Options of a send without any effect in `_apply_send_options`."""
 
 T = TypeVar("T")
 D = TypeVar("D")

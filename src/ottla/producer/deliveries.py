@@ -154,6 +154,20 @@ class DeliveryTracker(Generic[D]):
         finally:
             self._sweeping.release()
 
+    def sweep_in_passing(self, most: int, *, unfinished: int) -> None:
+        """Sweep, if the `most` oldest deliveries are probably done, or the line is more than twice as long as it must
+        be: `unfinished` is how many records are not settled.
+
+        A delivery is looked at once, where one partition is not much behind the others. To sweep each time took a tenth
+        of what a handler that sends costs.
+        """
+        try:
+            is_due = self.outstanding[most - 1].done() or len(self.outstanding) > 2 * unfinished + most
+        except IndexError:  # fewer, or another thread has swept
+            return
+        if is_due:
+            self.sweep(most)
+
     def unfinished(self) -> list[D]:
         """Return the deliveries that are not done."""
         with self._sweeping:  # what a sweep has in its hands is not in the line

@@ -155,7 +155,7 @@ def test_what_cannot_be_decoded_now_comes_again(ordering: Any, unknown_from: int
     failed = [record.offset for record, _ in result.failures]
     assert failed == (list(range(decoded, COUNT)) if ordering == "unordered" else [decoded])
     assert offsets(result.untouched) == ([] if ordering == "unordered" else list(range(decoded + 1, COUNT)))
-    assert {failure.error_type for _, failure in result.failures} == {"RegistryUnavailable"}
+    assert {failure.message for _, failure in result.failures} == {"http://registry does not answer"}
 
 
 def test_the_values_behind_a_failure_are_decoded_and_each_is_handled_once() -> None:

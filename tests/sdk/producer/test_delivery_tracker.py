@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,43 @@ def test_the_line_stays_short_while_one_partition_is_stuck() -> None:
         if not number % 256:
             tracker.sweep(512)
         assert len(tracker.outstanding) <= 600
+
+
+class Counted(Sent):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def done(self) -> bool:
+        self.looks += 1
+        return self.is_done
+
+
+def test_what_is_settled_in_the_order_of_sending_is_looked_at_once() -> None:
+    tracker: DeliveryTracker[Counted] = DeliveryTracker()
+    sent = [Counted() for _ in range(10_240)]
+    unfinished = 1_000
+    for number, each in enumerate(sent):
+        tracker.outstanding.append(each)
+        if number >= unfinished:
+            sent[number - unfinished].is_done = True
+        if not number % 256:
+            tracker.sweep_in_passing(512, unfinished=unfinished)
+        assert len(tracker.outstanding) <= unfinished + 1_024
+    assert sum(each.looks for each in sent) <= 1.1 * len(sent)
+
+
+@pytest.mark.parametrize("stuck", [1, 3_000])
+def test_a_partition_that_is_stuck_holds_back_no_others(stuck: int) -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    for _ in range(stuck):
+        tracker.outstanding.append(Sent(is_done=False))
+    for number in range(20_000):
+        tracker.outstanding.append(Sent(is_done=True))
+        if not number % 256:
+            tracker.sweep_in_passing(512, unfinished=stuck)
+        assert len(tracker.outstanding) <= 3 * stuck + 1_024
+    assert len(tracker.unfinished()) == stuck
 
 
 def test_an_error_lists_failures_first_then_what_is_still_out() -> None:

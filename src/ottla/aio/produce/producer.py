@@ -67,7 +67,7 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing, as_events, outgoing
-from ottla.producer.core import NO_OPTIONS, ProducerCore
+from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import header_list, placed, topic_name
 from ottla.producer.event_options import with_event
 from ottla.producer.later import DelayedSend, cancel_records
@@ -276,9 +276,22 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 timestamp_ms = self._clock.now_ms()
             if event_type is not None or subject is not None or event_id is not None:
                 headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
-            options = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
-            if options != NO_OPTIONS or self._message_ids is not None:
-                topic, headers, delayed = self._apply_send_options(topic, headers, *options)
+            if (
+                (priority is not None or expires_after is not None or expires_at is not None)
+                or (deliver_after is not None or deliver_at is not None or schedule_id is not None)
+                or (message_id is not None or self._message_ids is not None)
+            ):
+                topic, headers, delayed = self._apply_send_options(
+                    topic,
+                    headers,
+                    priority,
+                    expires_after,
+                    expires_at,
+                    message_id,
+                    deliver_after,
+                    deliver_at,
+                    schedule_id,
+                )
             if self._is_listened_to:
                 headers, span, on_delivery, _ = self._begin_span(topic, key, value, headers, on_delivery)
                 if span is not None:
@@ -299,7 +312,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 self._buffer.accept(held)
             self._tracker.outstanding.append(delivery)
             if not len(self._tracker.outstanding) & (_SWEEP_EVERY - 1):
-                self._tracker.sweep(2 * _SWEEP_EVERY)
+                self._tracker.sweep_in_passing(2 * _SWEEP_EVERY, unfinished=len(self))
             sends = handled.get()
             if sends is not None and not detached:
                 sends.add_of_loop(delivery, self._loop)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ottla.clock import Clock, SystemClock
 from ottla.errors import OttlaError
 from ottla.records import Header
-from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.delivery import RecordDelivery
 from ottla.sync.produce.own_deliveries import OwnDelivery, send_delivery, takes_deliveries
 from ottla.sync.produce.producer import Producer
 
@@ -80,7 +80,7 @@ class Outbound(OwnDelivery):
             self._callbacks = [self.settled_with]
             super().__call__(error, message)
 
-    def settled_with(self, delivery: Delivery) -> None:
+    def settled_with(self, delivery: RecordDelivery) -> None:
         """Take the outcome of a delivery: of itself, or of the one with which it was sent."""
         self._error = delivery._error
         if self._error is not None:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from ottla.errors import DeliveryPending, OttlaError
 from ottla.producer import DeliveryReport
 from ottla.producer.deliveries import SettledDelivery
@@ -19,38 +21,24 @@ from ottla.raising import again
 
 if TYPE_CHECKING:
     from ottla.sync.produce.reports import ReportService
-    from ottla.telemetry.traces.open_span import OpenSpan
 
 _PENDING: Final = None
 
 
-class Delivery(SettledDelivery):
-    """One record that was sent. Thread-safe; keep it only if you want to know.
+class RecordDelivery(SettledDelivery):
+    """The methods of a `Delivery`. A subclass has the fields."""
 
-    A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as
-    handled.
-    """
+    if not TYPE_CHECKING:  # a type checker would not let its methods set the fields
+        __slots__ = ()
 
-    __slots__ = ("__weakref__", "_callbacks", "_error", "_message", "_owner", "_waiter", "failed_in", "key", "topic")
-
-    failed_in: int
-    """Which flush of its producer reports the failure; -1 once it is handled."""
-
-    def __init__(
-        self,
-        topic: str,
-        key: bytes | None,
-        owner: ReportService,
-        on_delivery: Callable[[Delivery], None] | None = None,
-    ) -> None:
-        self.topic = topic
-        self.key = key
-        self._owner = owner
-        self._message: Any = _PENDING
-        """The client's Message, then a DeliveryReport once someone asked for it."""
-        self._error: OttlaError | None = None
-        self._waiter: threading.Event | None = None
-        self._callbacks = None if on_delivery is None else [on_delivery]
+    topic: str
+    key: bytes | None
+    _owner: ReportService
+    _callbacks: list[Callable[[Any], None]] | None
+    _message: Any
+    """The client's Message, then a DeliveryReport once someone asked for it."""
+    _error: OttlaError | None
+    _waiter: threading.Event | None
 
     def __call__(self, error: Any, message: Any) -> None:
         """Settle by the client's delivery report. Runs once, in whichever thread serves the client."""
@@ -118,7 +106,7 @@ class Delivery(SettledDelivery):
         self._message = report  # releases the client's copy of the record
         return report
 
-    def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Call `callback(delivery)` in the producer's own thread once settled, at once if it is already."""
         callbacks = self._callbacks
         if callbacks is None:
@@ -146,21 +134,29 @@ class Delivery(SettledDelivery):
                 waiter.wait(min(left_s, 0.5))
 
 
-class TracedDelivery(Delivery):
+class Delivery(RecordDelivery, msgspec.Struct, eq=False, weakref=True):
+    """One record that was sent. Thread-safe; keep it only if you want to know.
+
+    A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as
+    handled.
+    """
+
+    # A struct, as one is made in a third of the time that `__init__` takes: 0.13 µs less for each send.
+    topic: str
+    key: bytes | None
+    _owner: Any
+    _callbacks: Any = None
+    _message: Any = _PENDING
+    _error: Any = None
+    _waiter: Any = None
+    failed_in: int = -1
+    """Which flush of its producer reports the failure; -1 once it is handled."""
+
+
+class TracedDelivery(Delivery, kw_only=True, eq=False):
     """A delivery with a span, which ends when it is settled."""
 
-    __slots__ = ("span",)
-
-    def __init__(
-        self,
-        topic: str,
-        key: bytes | None,
-        owner: ReportService,
-        on_delivery: Callable[[Delivery], None] | None,
-        span: OpenSpan,
-    ) -> None:
-        super().__init__(topic, key, owner, on_delivery)
-        self.span = span
+    span: Any
 
     def __call__(self, error: Any, message: Any) -> None:
         if error is None:

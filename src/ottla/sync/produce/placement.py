@@ -16,7 +16,7 @@ from ottla.config import Settings
 from ottla.errors import InputError, OttlaError
 from ottla.producer import CustomPartitioner, Partitioner, make_partitioner
 from ottla.producer.partitioners import is_known_partitioner
-from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.delivery import RecordDelivery
 
 # Ottla's name -> librdkafka's name, and whether null keys stick to one partition per batch (else: one per record).
 _IN_LIBRDKAFKA: Final = {
@@ -34,7 +34,7 @@ _IN_LIBRDKAFKA: Final = {
 class RecordToPlace(NamedTuple):
     """A record that waits for its topic's partitions."""
 
-    delivery: Delivery
+    delivery: RecordDelivery
     value: bytes | None
     timestamp_ms: int
     headers: list[tuple[str, bytes | None]] | None
@@ -67,8 +67,8 @@ class PartitionPlacement:
         self,
         partitioner: Partitioner,
         *,
-        produce: Callable[[Delivery, bytes | None, int, int, list[tuple[str, bytes | None]] | None], None],
-        fail: Callable[[Delivery, OttlaError], None],
+        produce: Callable[[RecordDelivery, bytes | None, int, int, list[tuple[str, bytes | None]] | None], None],
+        fail: Callable[[RecordDelivery, OttlaError], None],
         sticky_ms: int,
         most_bytes: int,
     ) -> None:
@@ -118,9 +118,9 @@ class PartitionPlacement:
             for topic in list(self._held):
                 self._drain(topic, now_ms)
 
-    def take_expired(self, *, now_ms: int, all_of_them: bool = False) -> list[Delivery]:
+    def take_expired(self, *, now_ms: int, all_of_them: bool = False) -> list[RecordDelivery]:
         """Remove and return the held records that have timed out."""
-        expired: list[Delivery] = []
+        expired: list[RecordDelivery] = []
         if not self._held:
             return expired
         with self._lock:
@@ -133,7 +133,7 @@ class PartitionPlacement:
                     del self._held[topic]
         return expired
 
-    def take_all_of(self, topic: str) -> list[Delivery]:
+    def take_all_of(self, topic: str) -> list[RecordDelivery]:
         """Remove and return the held records of a topic."""
         with self._lock:
             line = self._held.pop(topic, deque())

@@ -48,7 +48,7 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing
-from ottla.producer.core import NO_OPTIONS, ProducerCore
+from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import placed, topic_name
 from ottla.producer.event_options import with_event
 from ottla.producer.later import cancel_records
@@ -313,9 +313,22 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             if event_type is not None or subject is not None or event_id is not None:
                 headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
-            options = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
-            if options != NO_OPTIONS or self._message_ids is not None:
-                topic, headers, delayed = self._apply_send_options(topic, headers, *options)
+            if (
+                (priority is not None or expires_after is not None or expires_at is not None)
+                or (deliver_after is not None or deliver_at is not None or schedule_id is not None)
+                or (message_id is not None or self._message_ids is not None)
+            ):
+                topic, headers, delayed = self._apply_send_options(
+                    topic,
+                    headers,
+                    priority,
+                    expires_after,
+                    expires_at,
+                    message_id,
+                    deliver_after,
+                    deliver_at,
+                    schedule_id,
+                )
             if self._is_listened_to:
                 headers, span, on_delivery, root = self._begin_span(
                     topic, key, value, headers, on_delivery, may_be_root=True
@@ -334,10 +347,11 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 topic = delayed.topic
             if most_bytes > self._limit_of.get(topic, -1):
                 self._check_size(topic, key, value, headers)
+            callbacks = None if on_delivery is None else [on_delivery]
             if span is None:
-                delivery = Delivery(topic, key, self._reports, on_delivery)
+                delivery = Delivery(topic, key, self._reports, callbacks)
             else:
-                delivery = TracedDelivery(topic, key, self._reports, on_delivery, span)
+                delivery = TracedDelivery(topic, key, self._reports, callbacks, span=span)
             if self._can_produce_directly:
                 to = -1 if partition is None else partition
                 try:

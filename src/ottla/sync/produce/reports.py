@@ -23,7 +23,7 @@ from confluent_kafka import KafkaException
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryFailure, DeliveryTracker
 from ottla.producer.deliveries import Tracked
-from ottla.sync.produce.delivery import Delivery, TracedDelivery, pending
+from ottla.sync.produce.delivery import RecordDelivery, TracedDelivery, pending
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ReportService:
         """Process the available reports in the calling thread, and drop settled deliveries."""
         self._served_elsewhere += 1
         self.poll(0)
-        self.tracker.sweep(2 * SERVE_EVERY)
+        self.tracker.sweep_in_passing(2 * SERVE_EVERY, unfinished=len(self._client))
 
     def serve_here(self, timeout_s: float) -> bool:
         """Process reports if this is the background thread: no other thread would while a callback of the caller
@@ -143,7 +143,7 @@ class ReportService:
         """Have the reports polled by another thread, as this one is about to wait for one."""
         self._wake.set()
 
-    def delivery_failed(self, delivery: Delivery, error: Any, message: Any) -> None:
+    def delivery_failed(self, delivery: RecordDelivery, error: Any, message: Any) -> None:
         """Record that the client gave up a record."""
         partition = message.partition()
         self.explain_then(
@@ -158,7 +158,7 @@ class ReportService:
         self.on_failure(error, topic)
 
     def fail(
-        self, delivery: Delivery, error: OttlaError, *, partition: int | None = None, message: Any = False
+        self, delivery: RecordDelivery, error: OttlaError, *, partition: int | None = None, message: Any = False
     ) -> None:
         """Settle a delivery as failed. The failure is kept until it is read."""
         self.tracker.failed(delivery, self.failure(delivery, error, partition))
@@ -203,8 +203,8 @@ class ReportService:
                 else:
                     wake.clear()
                     poll(0.05)
+                    self.tracker.sweep()
                 self._call_back()
-                self.tracker.sweep()
                 self.on_each_round()
             except BaseException as error:  # without this thread no delivery would ever be settled
                 log_event("delivery_reports_failed", "error", {"error": repr(error), "exc_info": error})

@@ -17,7 +17,7 @@ from ottla.errors import LifecycleError, OttlaError
 from ottla.producer import Partitioner, size_in_own_batch
 from ottla.producer.encoded import bad_arguments
 from ottla.records import Headers
-from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.delivery import RecordDelivery
 from ottla.sync.produce.placement import PartitionPlacement, RecordToPlace
 from ottla.sync.produce.produce_errors import ErrorTranslator
 from ottla.sync.produce.reports import ReportService
@@ -86,7 +86,12 @@ class SendBuffer:
     # -- in ---------------------------------------------------------------------------------------------------------
 
     def send(
-        self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
+        self,
+        delivery: RecordDelivery,
+        value: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
     ) -> None:
         """Send one record as it has to be, and wait for room."""
         placement = self._placement
@@ -106,7 +111,7 @@ class SendBuffer:
     def handle_rejected(
         self,
         error: Exception,
-        delivery: Delivery,
+        delivery: RecordDelivery,
         value: bytes | None,
         partition: int | None,
         timestamp_ms: int | None,
@@ -197,13 +202,18 @@ class SendBuffer:
     # -- parts ------------------------------------------------------------------------------------------------------
 
     def _send_with_room(
-        self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
+        self,
+        delivery: RecordDelivery,
+        value: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
     ) -> None:
         self.with_room(delivery.topic, lambda: self._hand_over(delivery, value, partition, timestamp_ms, headers))
 
     def _hand_over(
         self,
-        delivery: Delivery,
+        delivery: RecordDelivery,
         value: bytes | None,
         partition: int | None,
         timestamp_ms: int | None,
@@ -224,7 +234,12 @@ class SendBuffer:
             self._refused_at_once(error, delivery, value, partition, headers or ())
 
     def _refused_at_once(
-        self, error: KafkaException, delivery: Delivery, value: bytes | None, partition: int | None, headers: Headers
+        self,
+        error: KafkaException,
+        delivery: RecordDelivery,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers,
     ) -> None:
         """Fail the delivery with what librdkafka found at once: the same errors as those it finds later are raised in
         the same place."""
