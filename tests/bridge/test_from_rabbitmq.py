@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from bridge_kit import KeptLog
 from foreign_brokers import RabbitMq
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla import Json
+from ottla import Avro, Json
 from ottla.bridge import AmqpSource, Bridge, BridgeSettings, Rule, source_url
+from ottla.serdes import SerdeContext
 from ottla.testing import Kafka, wait_until
+from ottla.testing.registry import EmbeddedRegistry
 
 pytestmark = pytest.mark.complete
 pytest.importorskip("pika", reason="pika is not installed: pip install 'ottla[amqp]'")
@@ -198,6 +201,27 @@ def test_a_queue_that_was_deleted_is_consumed_once_it_is_there_again(rabbit: Rab
         publish(rabbit, "deleted", [b"2"])
         wait_until(lambda: bridge.counts["amqp"].acknowledged >= 2, timeout_s=60)
         assert bridge.health().is_ready
+
+
+def test_messages_wait_for_a_schema_registry(
+    rabbit: RabbitMq, cluster: EmbeddedCluster, schema_registry: EmbeddedRegistry
+):
+    schema_registry._log = KeptLog()
+    serde = Avro(schema='"long"', registry=schema_registry.url)
+    messages = [serde.serialize(number, SerdeContext("orders")) or b"" for number in range(50)]
+    publish(rabbit, "avro", [*messages, b"no schema id"])
+    schema_registry.stop()
+    rules = [Rule("#", "orders", value=Avro(schema='"long"', registry=schema_registry.url))]
+    with Bridge(cluster.bootstrap_servers, settings(rabbit, "avro", rules)) as bridge:
+        wait_until(lambda: bridge.counts["amqp"].received >= 51, timeout_s=60)
+        assert left_in(rabbit, "avro") == 0, "all are handed out"
+        assert bridge.counts["amqp"].acknowledged == 0
+        schema_registry.start()
+        wait_until(lambda: bridge.counts["amqp"].acknowledged >= 50, timeout_s=60)
+        wait_until(lambda: bridge.counts["amqp"].dead_lettered >= 1, timeout_s=60)
+    kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+    assert [record.value for record in kafka.consume_all("orders")] == messages
+    assert left_in(rabbit, "avro") == 0
 
 
 def test_messages_wait_for_room_while_kafka_is_away(rabbit: RabbitMq, cluster: EmbeddedCluster):

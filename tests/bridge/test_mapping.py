@@ -230,6 +230,11 @@ def test_a_bad_mapping_names_the_place(table: dict[str, Any], wanted: str):
     assert "bridge.toml" in str(caught.value)
 
 
+def test_a_mapping_file_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"none.toml: cannot be read: No such file"):
+        read_mapping(tmp_path / "none.toml", {}.__getitem__)
+
+
 def test_a_rule_of_the_command_line():
     rule = rule_of_option("sensors/+/temp=temperature={1}")
     assert (rule.pattern.text, rule.to.text, rule.key and rule.key.text) == ("sensors/+/temp", "temperature", "{1}")

@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mqtt_client import StrictClient
 
@@ -30,6 +31,19 @@ def user_line(name: str, password: str, salt: bytes) -> str:
     """A user's line, as `mosquitto_passwd` writes it."""
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101, 64)
     return f"{name}:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+
+
+class KeptLog:
+    """The log of an `EmbeddedRegistry` whose schemas are there again after a restart."""
+
+    def __init__(self) -> None:
+        self._records: list[Any] = []
+
+    def replay(self) -> list[Any]:
+        return self._records
+
+    def append(self, records: Sequence[Any]) -> None:
+        self._records.extend(records)
 
 
 Start = Callable[..., subprocess.Popen[str]]

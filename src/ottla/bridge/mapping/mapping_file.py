@@ -69,7 +69,9 @@ def read_mapping(path: str | Path, find: FindSerde) -> MappingFile:
         if len(data) > _MOST_BYTES:
             raise ConfigError(f"{path}: found more than {_MOST_BYTES:,} bytes")
         found = tomllib.loads(data.decode())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
     return mapping_of(found, place=str(path), find=find)
 
@@ -138,4 +140,4 @@ def _rule(entry: Any, place: str, find: FindSerde) -> Rule:
 def _check_names(found: Mapping[str, Any], known: Mapping[str, str], place: str) -> None:
     unknown = sorted(set(found) - known.keys())
     if unknown:
-        raise ConfigError(f"{place}: found {', '.join(unknown)}, wanted of {', '.join(sorted(known))}")
+        raise ConfigError(f"{place}: found {', '.join(unknown)}, wanted only {', '.join(sorted(known))}")
