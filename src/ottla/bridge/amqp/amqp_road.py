@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import ssl
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,12 +24,11 @@ from ottla.bridge.amqp.delivery_reader import CONSUMER_TAG, DeliveryReader
 from ottla.bridge.forwarding.counts import BridgeCounts
 from ottla.bridge.forwarding.forwarder import Forwarder
 from ottla.bridge.forwarding.sink import Sink
+from ottla.bridge.reconnects import FIRST_PAUSE_S, next_pause_s
 from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 30.0
 _HEARTBEAT_S: Final = 30
 _BLOCKED_S: Final = 600
 _DRAIN_EVERY_S: Final = 0.2
@@ -70,7 +70,8 @@ class AmqpRoad:
         """Why no messages come in, or None while they do."""
         self._queue_problem: str | None = None
         """Why the connection is closed from here."""
-        self.connects = 0
+        self._consuming_s: float | None = None
+        """When messages could come in over this connection, by the monotonic clock."""
 
     @property
     def is_alive(self) -> bool:
@@ -103,9 +104,9 @@ class AmqpRoad:
     # In the road's thread
 
     def _run(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pause_s = FIRST_PAUSE_S
         while not self._stopping.is_set():
-            connects = self.connects
+            self._consuming_s = None
             try:
                 self._connection = self._pika.SelectConnection(
                     self._parameters(),
@@ -121,7 +122,8 @@ class AmqpRoad:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.ioloop.close()
-            pause_s = _FIRST_PAUSE_S if self.connects > connects else min(_LONGEST_PAUSE_S, 2 * pause_s)
+            served_s = 0.0 if self._consuming_s is None else time.monotonic() - self._consuming_s
+            pause_s = next_pause_s(pause_s, served_s=served_s)
             if not self._stopping.is_set():
                 log_event("bridge_source_lost", "warning", {"source": str(self._url), "reason": self.problem})
             self._pause(pause_s)
@@ -201,7 +203,7 @@ class AmqpRoad:
         channel.basic_consume(self._queue, self._delivered, consumer_tag=CONSUMER_TAG, callback=self._consuming)
 
     def _consuming(self, _: Any) -> None:
-        self.connects += 1
+        self._consuming_s = time.monotonic()
         self.problem = None
         log_event("bridge_source_connected", "info", {"source": str(self._url), "has_session": True})
 

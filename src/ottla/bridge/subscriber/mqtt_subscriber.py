@@ -19,14 +19,13 @@ from ottla.bridge.mqtt.packets import Connect
 from ottla.bridge.mqtt.published_messages import described, id_of_qos2
 from ottla.bridge.mqtt.session_state import Receipt
 from ottla.bridge.mqtt.subscriber_session import SubscriberSession
+from ottla.bridge.reconnects import FIRST_PAUSE_S, next_pause_s
 from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 
 _CONNECT_S: Final = 10.0
 _KEEP_ALIVE_S: Final = 30
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 30.0
 _REFUSED_PAUSE_S: Final = 10.0
 _REGISTRY_AGAIN_S: Final = 1.0
 _NEVER_EXPIRES: Final = 0xFFFFFFFF
@@ -90,19 +89,19 @@ class MqttSubscriber:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pause_s = FIRST_PAUSE_S
         while True:
+            served_s = 0.0
             try:
-                lasted = await self._connection()
+                served_s = await self._connection()
             except (OSError, TimeoutError, ssl.SSLError) as error:
                 self.problem = f"{self._url}: {type(error).__name__}: {error}"
-                lasted = False
-            pause_s = _FIRST_PAUSE_S if lasted else min(_LONGEST_PAUSE_S, 2 * pause_s)
+            pause_s = next_pause_s(pause_s, served_s=served_s)
             log_event("bridge_source_lost", "warning", {"source": str(self._url), "reason": self.problem})
             await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
 
-    async def _connection(self) -> bool:
-        """Serve one connection until it ends. Returns whether messages could come in."""
+    async def _connection(self) -> float:
+        """Serve one connection until it ends. Returns for how many seconds messages could come in."""
         loop = asyncio.get_running_loop()
         session = SubscriberSession(
             self._connect(),
@@ -130,7 +129,8 @@ class MqttSubscriber:
         self.problem = f"{self._url}: {session.closing}"
         if session.is_refused:
             await asyncio.sleep(_REFUSED_PAUSE_S)
-        return session.is_subscribed
+            return 0.0
+        return 0.0 if link.subscribed_s is None else loop.time() - link.subscribed_s
 
     async def _watch(self, link: _Link) -> None:
         """Send PINGREQs until the connection ends. A broker that does not answer is left."""
@@ -190,6 +190,8 @@ class _Link(asyncio.Protocol):
         self.is_over = asyncio.Event()
         self.is_paused = False
         self.is_stopping = False
+        self.subscribed_s: float | None = None
+        """When messages could come in, by the loop's clock."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -200,6 +202,7 @@ class _Link(asyncio.Protocol):
         self.session.receive(data)
         if self.session.is_subscribed and not was_subscribed:
             self._owner.problem = None
+            self.subscribed_s = asyncio.get_running_loop().time()
             fields = {"source": str(self._owner._url), "has_session": self.session.has_session}
             log_event("bridge_source_connected", "info", fields)
         self.pump()
