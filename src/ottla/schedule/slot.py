@@ -229,6 +229,11 @@ class OwnedSlot:
     _gone: list[tuple[int, int]] = field(default_factory=list)
     """Offsets of both ranges that are done."""
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is claimed, and read at each tick."""
+        return self.state is SlotState.OPEN
+
     def tick(self, now_ms: int) -> Procedure[Ask, Any, None]:
         """Run one tick: read, deliver, move, empty."""
         self._now_ms = now_ms

@@ -14,7 +14,7 @@ from metric_values import collected_metrics
 
 from ottla import ConfigError, InputError, Json, Priorities, Producer, RetriableError, UnknownTopic
 from ottla.admin import Admin
-from ottla.schedule import slot_work
+from ottla.schedule import partition_owner, slot_work
 from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
 from ottla.schedule.owner_transactions import OwnerTransactions
 from ottla.schedule.slot import WriteRefused
@@ -249,7 +249,7 @@ def test_one_that_deletes_what_is_done_while_its_successor_reads_makes_nothing_c
     setup.clock.advance(seconds=2)
     settle(scheduler, "t", 3, setup)
     deleted: list[int] = []
-    read_chunk = slot_work.read_chunk
+    read_chunk = partition_owner.read_chunk
 
     def without_the_last(cluster: Any, place: Any, offset: int, **more: Any) -> RecordChunk:
         chunk = read_chunk(cluster, place, offset, **more)
@@ -260,7 +260,7 @@ def test_one_that_deletes_what_is_done_while_its_successor_reads_makes_nothing_c
         return RecordChunk(records=chunk.records[:-1], next_offset=chunk.records[-1].offset)
 
     with setup.scheduler() as successor:
-        monkeypatch.setattr(slot_work, "read_chunk", without_the_last)
+        monkeypatch.setattr(partition_owner, "read_chunk", without_the_last)
         wait_until(lambda: bool(successor.tick()) or bool(deleted), 30)
         for _ in range(3):
             successor.tick()

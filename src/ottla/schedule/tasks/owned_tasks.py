@@ -108,11 +108,11 @@ class _Task:
 class OwnedTasks:
     """All tasks of a schedule. A fenced owner drops it and creates a new one."""
 
-    is_claimed: bool = False
+    is_open: bool = False
     is_behind: bool = False
     """The last tick left something to do: run the next one at once."""
     next_offset: int = 0
-    dispatched: int = 0
+    delivered: int = 0
     unreadable: int = 0
     tasks: dict[str, _Task] = field(default_factory=dict)
     _has_read: bool = False
@@ -123,9 +123,9 @@ class OwnedTasks:
 
     def tick(self, now_ms: int) -> Procedure[Ask, Any, None]:
         """Run one tick: read, apply requests, dispatch."""
-        if not self.is_claimed:
+        if not self.is_open:
             self.next_offset = yield ClaimTasks()
-            self.is_claimed = True
+            self.is_open = True
         is_due = any(
             task.state is not None and task.again_ms <= now_ms and _is_due(task.state, now_ms)
             for task in self.tasks.values()
@@ -325,7 +325,7 @@ class OwnedTasks:
         task.requests = [request for request in task.requests if request.offset >= write.read_to]
         for key in write.triggers:
             task.triggers.pop(key, None)
-        self.dispatched += len(write.runs)
+        self.delivered += len(write.runs)
 
     def _take_in_state(self, found: StateRead) -> None:
         task = self._task(found.id)

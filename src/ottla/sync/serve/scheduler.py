@@ -229,12 +229,12 @@ class Scheduler:
     @property
     def delivered(self) -> int:
         """Return how many messages and runs this scheduler delivered from the slots that it has."""
-        return sum(work.delivered for work in self._works.values())
+        return sum(work.owned.delivered for work in self._works.values())
 
     @property
     def waiting(self) -> int:
         """Return how many messages wait in open slots."""
-        return sum(work.waiting for place, work in self._works.items() if place != self._tasks)
+        return sum(len(work.slot.waiting) for work in self._works.values() if isinstance(work, SlotWork))
 
     def __enter__(self) -> Scheduler:
         self.start()
@@ -253,15 +253,15 @@ class Scheduler:
             now_ms = self._guarded(own_ms)
         assert now_ms is not None
         if (
-            work.is_open
+            work.owned.is_open
             and now_ms < own_ms - _MOST_BEHIND_MS
             and self._monotonic() >= self._broker_time_read_ms + _AGAIN_MS
         ):
             work.read_broker_time()  # the brokers' clock was set forward, or ours is ahead: only they know
             now_ms = self._guarded(own_ms) or now_ms
         work.tick(now_ms)
-        if work.is_open:
-            self._is_behind |= work.is_behind
+        if work.owned.is_open:
+            self._is_behind |= work.owned.is_behind
         else:
             work.close()
 
@@ -279,12 +279,13 @@ class Scheduler:
 
     def _measure(self) -> None:
         self._measured_ms = self._monotonic()
-        found = {place: work.next_due_ms for place, work in self._works.items()}
+        found = {place: work.owned.next_due_ms for place, work in self._works.items()}
+        tasks = next((work.tasks for work in self._works.values() if isinstance(work, TaskWork)), None)
         self._standing = standing = SchedulerStanding(
             topic=self.topic,
             due_ms={place: due_ms for place, due_ms in found.items() if due_ms is not None},
             failing=dict(self._failing),
-            undispatched={id: why for work in self._works.values() for id, why in work.problems.items()},
+            undispatched={} if tasks is None else tasks.problems,
             unsafe=self._unsafe,
             at_ms=self._measured_ms,
         )
@@ -294,7 +295,7 @@ class Scheduler:
                 failing=len(self._failing),
                 waiting=self.waiting,
                 oldest_due_s=standing.oldest_due_s(self._clock.now_ms()),
-                unreadable=sum(work.unreadable for work in self._works.values()),
+                unreadable=sum(work.owned.unreadable for work in self._works.values()),
             )
             self._listeners.schedule_measured(schedule=self._name, scheduler=self._id, measure=measure)
 

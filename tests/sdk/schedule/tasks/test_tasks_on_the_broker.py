@@ -323,7 +323,7 @@ def test_records_that_nobody_can_read_end_no_scheduler(setup: Setup) -> None:
     tick_until(scheduler, knows(scheduler))
     setup.clock.advance(hours=1)
     settle(scheduler, "runs", 1, setup)
-    assert scheduler._works[scheduler._tasks].unreadable > 10
+    assert scheduler._works[scheduler._tasks].owned.unreadable > 10
     scheduler.close()
 
 
