@@ -222,6 +222,7 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--user", action="append", default=[], metavar="NAME=PASSWORD", help="a user for SASL; may be repeated"
     )
+    group.add_argument("--users", metavar="FILE", help="a file with NAME=PASSWORD in each line: users for SASL")
     group.add_argument(
         "--sasl-mechanism",
         action="append",
@@ -257,8 +258,15 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
 
 def _security(options: argparse.Namespace) -> Security | None:
     """Return the security that the options request; its module is imported only then."""
+    from pathlib import Path
+
+    users = _pairs("--user", options.user, "NAME=PASSWORD")
+    if options.users is not None:
+        from broker_embedded.security.users_file import pairs_in
+
+        users |= _pairs("--users", pairs_in(Path(options.users), "--users"), "NAME=PASSWORD")
     named: dict[str, Any] = {
-        "users": _pairs("--user", options.user, "NAME=PASSWORD"),
+        "users": users,
         "mechanisms": tuple(options.sasl_mechanism),
         "oauth": _oauth(_pairs("--oauth", options.oauth, "NAME=VALUE")),
         "max_reauth_ms": _reauth(_pairs("--max-reauth-ms", options.max_reauth_ms, "MECHANISM=MS")),
@@ -270,8 +278,6 @@ def _security(options: argparse.Namespace) -> Security | None:
     if options.certificates is not None:
         if options.certificate is not None or options.client_ca is not None:
             raise StartupError("--certificates has the files that --certificate and --client-ca would name")
-        from pathlib import Path
-
         from broker_embedded.cluster.certificates import found_or_made
 
         found = found_or_made(Path(options.certificates))

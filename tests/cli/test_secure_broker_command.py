@@ -56,11 +56,14 @@ def test_a_broker_with_certificates_made_for_it(tmp_path: Path) -> None:
     assert (folder / "server.pem").stat().st_mode & 0o077 == 0
 
 
-def test_passwords_come_from_a_file_and_are_no_arguments(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "program", [("ottla", "broker", "start"), pytest.param(("broker_embedded",), marks=pytest.mark.complete)]
+)
+def test_passwords_come_from_a_file_and_are_no_arguments(tmp_path: Path, program: tuple[str, ...]) -> None:
     (tmp_path / "users").write_text("alice=s3cret=\n\nbob=0ther\n")
     options = ["--security-protocol", "SASL_PLAINTEXT", "--users", str(tmp_path / "users"), "--topics", "orders"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "ottla", "broker", "start", *options, "--log-level", "error"],
+        [sys.executable, "-m", *program, *options, "--log-level", "error"],
         stdout=subprocess.PIPE,
         text=True,
     )

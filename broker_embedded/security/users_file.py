@@ -1,0 +1,36 @@
+"""Files of users: an argument with a password is seen by other users of the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from broker_embedded.common.errors import StartupError
+
+_MOST_BYTES: Final = 1024 * 1024
+
+
+def pairs_in(path: Path, option: str) -> list[str]:
+    """Return the pairs NAME=PASSWORD of a file, one for each line that is not empty.
+
+    Raises StartupError that names the option and the line, without the password.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise StartupError(f"{option} {path}: wanted text in UTF-8") from None
+    except OSError as error:
+        raise StartupError(f"{option} {path}: cannot be read: {error.strerror}") from None
+    if len(data) > _MOST_BYTES:
+        raise StartupError(f"{option} {path}: found more than {_MOST_BYTES:,} bytes, wanted a file of users")
+    pairs = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name, equals, password = line.partition("=")
+        if not name or not equals or not password:
+            raise StartupError(f"{option} {path}, line {number}: wanted NAME=PASSWORD")
+        pairs.append(line)
+    return pairs
