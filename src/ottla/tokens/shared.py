@@ -43,6 +43,9 @@ _UNASKED: Final = 100
 
 Fetch = Callable[[], Token]
 
+_random: Final = random.SystemRandom()
+"""Not the module's generator: a thread that draws from it would change what a seeded program draws."""
+
 _clock: Clock = SystemClock()
 
 
@@ -166,7 +169,7 @@ class Tokens:
                 except TokenUnavailable as error:
                     token = error
             if not isinstance(token, Token):
-                self._source.fetch_failed(token, now_ms, chance=random.random())
+                self._source.fetch_failed(token, now_ms, chance=_random.random())
                 self._log_failure(token, before, now_ms)
             if before is not None or not isinstance(token, ConfigError):
                 self._set_timer(now_ms)
