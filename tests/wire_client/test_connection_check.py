@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ottla.config import Address
 from ottla.errors import AuthenticationError, BrokerTooOld, ConfigError
 from ottla.testing import SecureKafka, make_certificates, secure_kafka
 from ottla.wire_client.net.connection_check import greet, probe
+from ottla_wire.protocol import ApiKey
 
 Serve = Callable[..., Address]
 TLS = {"security.protocol": "SSL", "enable.ssl.certificate.verification": False}
@@ -129,6 +131,39 @@ def test_a_broker_that_wants_a_login_or_none_is_named(kafka: Any, login_kafka: S
     with pytest.raises(AuthenticationError, match="refused 'alice'"):
         greet(address_of(login_kafka), {"security.protocol": "SASL_PLAINTEXT", **LOGIN})
     greet(address_of(login_kafka), login_kafka.settings)
+
+
+def test_a_broker_that_takes_a_login_and_needs_none_is_fine(
+    kafka: Any, listener: Callable[[Callable[[socket.socket], Any]], Address]
+) -> None:
+    broker = address_of(kafka)
+
+    def answer(client: socket.socket) -> None:
+        """Forward all requests but SaslHandshake, which succeeds without a mechanism, as at franz-go's kfake."""
+        with socket.create_connection((broker.host, broker.port)) as server, suppress(EOFError):
+            while True:
+                request = frame(client)
+                is_handshake = int.from_bytes(request[:2], "big") == ApiKey.SASL_HANDSHAKE
+                if is_handshake:
+                    response = request[4:8] + bytes(6)
+                else:
+                    server.sendall(len(request).to_bytes(4, "big") + request)
+                    response = frame(server)
+                client.sendall(len(response).to_bytes(4, "big") + response)
+
+    greet(listener(answer), {})
+
+
+def frame(connection: socket.socket) -> bytes:
+    with connection.makefile("rb", buffering=0) as stream:
+        size = stream.read(4)
+        if not size:
+            raise EOFError
+        left, parts = int.from_bytes(size, "big"), []
+        while left:
+            parts.append(stream.read(left))
+            left -= len(parts[-1])
+        return b"".join(parts)
 
 
 def test_a_broker_that_refuses_the_next_generation_protocol_is_too_old() -> None:

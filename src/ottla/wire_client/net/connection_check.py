@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config import Address
@@ -103,7 +104,7 @@ def greet(address: Address, settings: Mapping[str, Any]) -> str | None:
         return None
     try:
         if not protocol.startswith("SASL_"):
-            _check_that_nobody_logs_in(connection, address, protocol)
+            _check_that_nobody_logs_in(connection, address, wire, protocol)
         if str(settings.get("group.protocol", "classic")).lower() == "consumer":
             _check_group_protocol(connection, address, str(settings.get("group.id", "")))
     finally:
@@ -111,7 +112,7 @@ def greet(address: Address, settings: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _check_that_nobody_logs_in(connection: Connection, address: Address, protocol: str) -> None:
+def _check_that_nobody_logs_in(connection: Connection, address: Address, wire: WireSettings, protocol: str) -> None:
     """Raise if the listener wants a login: one with SASL silently drops connections that send anything else first."""
     if not connection.supports(ApiKey.SASL_HANDSHAKE):
         return
@@ -120,11 +121,22 @@ def _check_that_nobody_logs_in(connection: Connection, address: Address, protoco
     except OttlaError:
         return
     if answer.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+        if _answers_anybody(address, wire):  # franz-go's kfake takes a login, and needs none
+            return
         wanted = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
         raise ConfigError(
             f"security.protocol: found {protocol}, but {address.host_and_port} wants a login, wanted {wanted} with "
             f"sasl.mechanism {' or '.join(map(str, answer.mechanisms)) or '(it does not say which)'}"
         )
+
+
+def _answers_anybody(address: Address, wire: WireSettings) -> bool:
+    try:
+        with closing(Connection(address.host, address.port, wire)) as connection:
+            connection.call(ApiKey.METADATA, {"topics": [], "allow_auto_topic_creation": False})
+    except OttlaError:
+        return False
+    return True
 
 
 def _check_group_protocol(connection: Connection, address: Address, group: str) -> None:
@@ -237,10 +249,8 @@ def _asks_for_certificate(address: Address) -> bool:
     if not hasattr(context, "_msg_callback"):
         return False
     context._msg_callback = lambda *message: seen.append(int(message[4]))
-    try:
+    with suppress(OSError, UnicodeError):
         _wrapped(address, context).close()
-    except (OSError, UnicodeError):
-        pass
     return _CERTIFICATE_REQUEST in seen
 
 
