@@ -5,9 +5,8 @@ The one place where these figures stand: the programs only measure, the page jud
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from judging import COSTS, Goal, advantage, at_least, at_most
+from goals_of_queues import QUEUES
+from judging import Goal, Wanted
 
 AT_LEAST_ONCE = "the same at least once"
 BEFORE = "before `max_rate` and event types"
@@ -63,41 +62,6 @@ INSTRUMENTORS = {
     "confluent_kafka": "opentelemetry-instrumentation-confluent-kafka",
     "aiokafka": "opentelemetry-instrumentation-aiokafka",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A goal of one figure: so many times better than the peer's, or a limit where no peer is named."""
-
-    area: str
-    part: str
-    what: str
-    figure: float
-    unit: str
-    peer: str = ""
-    has_program: bool = True
-    """False: nothing measures it yet, and the page says so."""
-    why: str = ""
-
-    def goal(self) -> Goal:
-        is_cost = self.unit in COSTS
-        if self.peer:
-            how = f"{self.peer} / Ottla's" if is_cost else f"rate / {self.peer}"
-            measure = advantage(self.part, self.what, self.peer, self.figure)
-            return Goal(area=self.area, what=f"{self.what}: {how}", wanted=self.limit(), measure=measure, why=self.why)
-        judge = at_most if is_cost else at_least
-        return Goal(
-            area=self.area,
-            what=self.what,
-            wanted=f"{self.limit()} {self.unit}",
-            measure=judge(self.part, self.what, "ottla", self.figure, self.unit),
-            why=self.why,
-        )
-
-    def limit(self) -> str:
-        """`≥ 0.97`"""
-        sign = "≤" if self.unit in COSTS and not self.peer else "≥"
-        return f"{sign} {self.figure:,g}"
 
 
 _ROOTS = (
@@ -336,6 +300,7 @@ WANTED: tuple[Wanted, ...] = (
     _bridge(IDLE.format(10_000), 400, "MB"),
     _bridge(FROM_MOSQUITTO, 15_000, "messages/s"),
     _bridge(FROM_RABBITMQ, 0.8, "messages/s", peer=PIKA),
+    *QUEUES,
 )
 
 HANDLERS: tuple[Goal, ...] = tuple(wanted.goal() for wanted in WANTED)

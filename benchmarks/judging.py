@@ -124,3 +124,38 @@ def _get(parts: Parts, part: str, name: tuple[str, str]) -> Result | None:
 
 def _verdict(words: str, is_met: bool) -> Measured:
     return Measured(words=words, state=State.MET if is_met else State.NOT_MET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A goal of one figure: so many times better than the peer's, or a limit where no peer is named."""
+
+    area: str
+    part: str
+    what: str
+    figure: float
+    unit: str
+    peer: str = ""
+    has_program: bool = True
+    """False: nothing measures it yet, and the page says so."""
+    why: str = ""
+
+    def goal(self) -> Goal:
+        is_cost = self.unit in COSTS
+        if self.peer:
+            how = f"{self.peer} / Ottla's" if is_cost else f"rate / {self.peer}"
+            measure = advantage(self.part, self.what, self.peer, self.figure)
+            return Goal(area=self.area, what=f"{self.what}: {how}", wanted=self.limit(), measure=measure, why=self.why)
+        judge = at_most if is_cost else at_least
+        return Goal(
+            area=self.area,
+            what=self.what,
+            wanted=f"{self.limit()} {self.unit}",
+            measure=judge(self.part, self.what, "ottla", self.figure, self.unit),
+            why=self.why,
+        )
+
+    def limit(self) -> str:
+        """`≥ 0.97`"""
+        sign = "≤" if self.unit in COSTS and not self.peer else "≥"
+        return f"{sign} {self.figure:,g}"

@@ -57,11 +57,12 @@ QUEUES = """\
 `make bench ONLY=queues`: [queues](how-to/queues.md) on share groups, jobs of 100 bytes from one partition of a broker
 in a process of its own. A handler of `@app.queue` that only counts, with a concurrency of 64, and a loop over `Queue`
 that accepts each job. Beside them librdkafka's share consumer (a preview), with explicit acknowledgements, and its
-plain consumer, which settles nothing. The preview leases whole batches, here of ten thousand jobs, and acknowledges
-them as one range; a queue leases what its workers can begin soon, renews each lease, and knows the state of each job.
-The aim was three times the preview's rate, which a handler that is called from Python for each job does not reach. CPU
-is the client's process. The rows of 1, 10 and 100 members compare the embedded broker with Apache Kafka's: all members
-are `Queue`s of one process, which is the limit of ten and more.
+plain consumer, which settles nothing. The preview leases whole batches, here of a thousand jobs and more, and
+acknowledges each as one range; *job by job* its loop commits each acknowledgement before the next job, so that a kill
+repeats one job and not a batch. A queue leases what its workers can begin soon, renews each lease, and settles each job
+when it is done. CPU is the client's process. The rows of 1, 10 and 100 members compare the embedded broker with Apache
+Kafka's and with kfake, which keeps leases and outcomes in memory alone: all members are `Queue`s of one process, which
+is the limit of ten and more.
 """
 
 HANDLER_COSTS = """\

@@ -7,8 +7,9 @@
 | `@app.queue`, empty handler | this SDK, in threads and on asyncio |
 | `Queue` | this SDK, a loop that accepts each job |
 | share consumer of confluent-kafka | librdkafka's preview, explicit acknowledgements, a loop that accepts each |
+| the same, job by job | its loop commits each acknowledgement before the next job, so that a kill repeats one job |
 | plain consumer of confluent-kafka | a consumer group on the same topic, which acknowledges nothing |
-| 1, 10 and 100 members | `Queue`s of one process that share a partition of the embedded broker, and of Apache Kafka's |
+| 1, 10 and 100 members | `Queue`s of one process that share a partition of the embedded broker, Apache Kafka or kfake |
 | `kill -9` | from the kill of a member that holds jobs until another member has one of them, ms |
 
 Each takes the same jobs of 100 bytes from one partition of a broker in a process of its own. CPU is the client's
@@ -18,25 +19,39 @@ process alone, by job: on a noisy machine it means more than the rate. Contender
 from __future__ import annotations
 
 import argparse
-import asyncio
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
+from goals_of_queues import (
+    ASYNCIO,
+    BY_MEMBERS,
+    KAFKA,
+    KFAKE,
+    KILL,
+    LOOP,
+    MEMBERS,
+    PLAIN,
+    PREVIEW,
+    PREVIEW_BY_JOB,
+    SHARE_FETCH,
+    THREADS,
+)
+from queues_contenders import CONCURRENCY, CONTENDERS
 from results import Results
-from servers import OTTLA, started
+from servers import OTTLA, Missing, kfake, started
 
-from ottla import App, Producer, Queue, TopicSpec
-from ottla.admin import Admin, UnknownGroup
+from ottla import Producer, Queue, TopicSpec
+from ottla.admin import Admin
 
-CONCURRENCY = 64
 SIZE_BYTES = 100
 HOLDER = """
 import sys
@@ -48,12 +63,11 @@ with Queue(sys.argv[2], group=sys.argv[3], bootstrap_servers=sys.argv[1], concur
 """
 
 
-MEMBERS = (1, 10, 100)
 MEMBERS_WITHIN_S = 60.0
-BY_MEMBERS = "members of one partition, the same client: {}"
-BROKERS = {"embedded": "ottla", "kafka": "Apache Kafka"}
-THREADS, ASYNCIO, LOOP = "an empty handler, in threads", "an empty handler, on asyncio", "a loop that accepts each"
-PREVIEW, PLAIN = "share consumer of confluent-kafka (preview)", "consumer of confluent-kafka, settles nothing"
+BROKERS = {"embedded": "ottla", "kafka": KAFKA, "kfake": KFAKE}
+JOBS_BY_JOB = 2_000
+MANY = 3
+"""So many times the jobs are not in librdkafka's buffer when its first record is handed out."""
 
 
 @contextmanager
@@ -63,10 +77,20 @@ def broker(kind: str) -> Iterator[str]:
         with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
             yield server.bootstrap
         return
-    from apache_kafka import ApacheKafka
+    if kind == "kfake":
+        if shutil.which("go") is None:
+            raise Missing("Go is not installed")
+        with kfake() as server:
+            yield server.bootstrap
+        return
+    from apache_kafka import ApacheKafka, Unavailable
 
     quick = {"group.share.heartbeat.interval.ms": 1000, "group.share.min.heartbeat.interval.ms": 1000}
-    with ApacheKafka(1, quick) as kafka:
+    try:
+        kafka = ApacheKafka(1, quick)
+    except Unavailable as reason:
+        raise Missing(str(reason)) from None
+    with kafka:
         yield kafka.bootstrap_servers
 
 
@@ -80,82 +104,6 @@ def filled(servers: str, jobs: int) -> str:
         for _ in range(jobs):
             producer.send(topic, b"x" * SIZE_BYTES)
     return topic
-
-
-def of_app(servers: str, topic: str, jobs: int) -> float:
-    app = App(f"{topic}-app", bootstrap_servers=servers, dead_letter_topic=f"{topic}.dead")
-    times: list[float] = []
-
-    @app.queue(topic, concurrency=CONCURRENCY)
-    def on_job(value: bytes) -> None:
-        times.append(time.perf_counter())
-        if len(times) == jobs:
-            app.stop()
-
-    app.run(handle_signals=False)
-    return jobs / (times[-1] - times[0])
-
-
-def of_async_app(servers: str, topic: str, jobs: int) -> float:
-    app = App(f"{topic}-async", bootstrap_servers=servers, dead_letter_topic=f"{topic}.dead")
-    times: list[float] = []
-
-    @app.queue(topic, concurrency=CONCURRENCY)
-    async def on_job(value: bytes) -> None:
-        times.append(time.perf_counter())
-        if len(times) == jobs:
-            app.stop()
-
-    asyncio.run(app.serve(handle_signals=False))
-    return jobs / (times[-1] - times[0])
-
-
-def of_queue(servers: str, topic: str, jobs: int) -> float:
-    with Queue(topic, group=f"{topic}-queue", bootstrap_servers=servers, concurrency=CONCURRENCY) as queue:
-        first = 0.0
-        for count, job in enumerate(queue, start=1):
-            first = first or time.perf_counter()
-            job.accept()
-            if count == jobs:
-                break
-        return jobs / (time.perf_counter() - first)
-
-
-def of_preview(servers: str, topic: str, jobs: int) -> float:
-    from confluent_kafka import ShareConsumer
-
-    group = f"{topic}-preview"
-    with Queue(topic, group=group, bootstrap_servers=servers):  # sets where the group starts
-        pass
-    consumer = ShareConsumer(
-        {"bootstrap.servers": servers, "group.id": group, "share.acknowledgement.mode": "explicit"}
-    )
-    consumer.subscribe([topic])
-    first, count = 0.0, 0
-    while count < jobs:
-        for message in consumer.poll(1.0):
-            first = first or time.perf_counter()
-            consumer.acknowledge(message)
-            count += 1
-        consumer.commit_sync()  # as the others, whose jobs are settled at the broker
-    taken = time.perf_counter() - first
-    consumer.close()
-    return jobs / taken
-
-
-def of_plain(servers: str, topic: str, jobs: int) -> float:
-    from confluent_kafka import Consumer
-
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": f"{topic}-plain", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    first, count = 0.0, 0
-    while count < jobs:
-        for _ in consumer.consume(500, 1.0):
-            first = first or time.perf_counter()
-            count += 1
-    taken = time.perf_counter() - first
-    consumer.close()
-    return jobs / taken
 
 
 def after_a_kill(servers: str) -> float:
@@ -182,11 +130,13 @@ def of_members(servers: str, members: int, jobs: int) -> float:
     """Return the jobs per second that so many members of one partition accept, once all have it."""
     topic = filled(servers, 0)
     group = f"{topic}-members"
+    queues: list[Queue[bytes]] = []
     accepted = [0] * members
     stopping = threading.Event()
 
     def work(number: int) -> None:
         with Queue(topic, group=group, bootstrap_servers=servers, concurrency=CONCURRENCY) as queue:
+            queues.append(queue)
             while not stopping.is_set():
                 while (job := queue.take(0.2)) is not None:
                     job.accept()
@@ -196,12 +146,11 @@ def of_members(servers: str, members: int, jobs: int) -> float:
     for thread in threads:
         thread.start()
     try:
-        with Admin(servers) as admin:
-            until_s = time.perf_counter() + MEMBERS_WITHIN_S
-            while not are_assigned(admin, group, members):
-                if time.perf_counter() > until_s:
-                    raise TimeoutError(f"not all of {members} members had the partition in {MEMBERS_WITHIN_S:g} s")
-                time.sleep(0.2)
+        until_s = time.perf_counter() + MEMBERS_WITHIN_S
+        while sum(bool(queue._client.member.assignment) for queue in list(queues)) < members:
+            if time.perf_counter() > until_s:
+                raise TimeoutError(f"not all of {members} members had the partition in {MEMBERS_WITHIN_S:g} s")
+            time.sleep(0.1)
         began_s = time.perf_counter()
         with Producer(servers) as producer:
             for _ in range(jobs):
@@ -215,54 +164,37 @@ def of_members(servers: str, members: int, jobs: int) -> float:
             thread.join()
 
 
-def are_assigned(admin: Admin, group: str, members: int) -> bool:
-    try:
-        (found,) = admin.describe_groups(group)
-    except UnknownGroup:
-        return False
-    return sum(bool(each.partitions) for each in found.members or ()) == members
-
-
-def on_both(results: Results, jobs: int, rounds: int) -> None:
+def on_each(results: Results, jobs: int, rounds: int) -> None:
     """One broker after the other, and the other way round in the next round."""
-    from apache_kafka import Unavailable
-
     rates: dict[tuple[int, str], list[float]] = {(count, kind): [] for count in MEMBERS for kind in BROKERS}
     for number in range(rounds):
         for kind in list(BROKERS)[:: 1 if number % 2 == 0 else -1]:
             try:
                 with broker(kind) as servers:
-                    of_members(servers, 1, jobs)  # a JVM needs a while to be fast
+                    if kind == "kafka":
+                        of_members(servers, 1, jobs)  # a JVM needs a while to be fast
                     for count in MEMBERS:
                         rates[count, kind].append(of_members(servers, count, jobs))
                         print(
                             f"{count:3} members, {BROKERS[kind]:14} {rates[count, kind][-1]:10,.0f} jobs/s", flush=True
                         )
-            except Unavailable as error:
+            except Missing as error:
                 results.problem(BY_MEMBERS.format(MEMBERS[0]), BROKERS[kind], str(error))
     for (count, kind), found in rates.items():
         results.add(BY_MEMBERS.format(count), BROKERS[kind], found, "jobs/s")
 
 
-CONTENDERS: dict[str, tuple[str, Callable[[str, str, int], float]]] = {
-    THREADS: ("ottla", of_app),
-    ASYNCIO: ("ottla", of_async_app),
-    LOOP: ("ottla", of_queue),
-    PREVIEW: (PREVIEW, of_preview),
-    PLAIN: (PLAIN, of_plain),
-}
-
-
 def one_round(servers: str, jobs: int, rates: dict[str, list[float]], cpu_us: dict[str, list[float]]) -> None:
     for name, (_, take) in CONTENDERS.items():
         topic = filled(servers, jobs)
+        taken = JOBS_BY_JOB if name == PREVIEW_BY_JOB else jobs
         began_s = time.process_time()
         try:
-            rate = take(servers, topic, jobs)
+            rate = take(servers, topic, taken)
         except Exception as error:  # a peer that is not installed, or does not work on this broker
             print(f"{name:45} {type(error).__name__}: {error}"[:120], flush=True)
             continue
-        cpu_us[name].append((time.process_time() - began_s) / jobs * 1e6)
+        cpu_us[name].append((time.process_time() - began_s) / taken * 1e6)
         rates[name].append(rate)
         print(f"{name:45} {rate:10,.0f} jobs/s  {cpu_us[name][-1]:6.1f} us of CPU by job", flush=True)
 
@@ -280,20 +212,27 @@ def main() -> None:
     results = Results("queues", options.results, is_quick=options.quick)
     rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     cpu_us: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    fetched: dict[str, list[float]] = {PREVIEW: [], PLAIN: []}
     with broker(options.broker) as servers:
         for _ in range(options.rounds):
             one_round(servers, options.jobs, rates, cpu_us)
+            for name, found in fetched.items():
+                jobs = options.jobs * MANY
+                found.append(CONTENDERS[name][1](servers, filled(servers, jobs), jobs))
+                print(f"{f'{jobs:,} jobs, {name}':45} {found[-1]:10,.0f} jobs/s", flush=True)
         kills = [after_a_kill(servers) for _ in range(options.rounds)]
     for what in (THREADS, ASYNCIO, LOOP):
-        for contender, name in (("ottla", what), (PREVIEW, PREVIEW), (PLAIN, PLAIN)):
+        for contender, name in (("ottla", what), *((peer, peer) for peer in (PREVIEW, PREVIEW_BY_JOB, PLAIN))):
             results.add(f"{what}", contender, rates[name], "jobs/s")
     for what in (THREADS, ASYNCIO, LOOP):
         results.add(f"{what}: CPU by job", "ottla", cpu_us[what], "µs")
         results.add(f"{what}: CPU by job", PREVIEW, cpu_us[PREVIEW], "µs")
-    on_both(results, options.jobs, options.rounds)
-    results.add("kill -9 until another member has a job", "ottla", kills, "ms")
+    on_each(results, options.jobs * 2 // 5, options.rounds)
+    for name, found in fetched.items():
+        results.add(SHARE_FETCH, "ottla" if name == PREVIEW else name, found, "jobs/s")
+    results.add(KILL, "ottla", kills, "ms")
     results.close()
-    print(f"{'kill -9 until another member has a job':45} {max(kills):10,.0f} ms at most")
+    print(f"{KILL:45} {max(kills):10,.0f} ms at most")
 
 
 if __name__ == "__main__":

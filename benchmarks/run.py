@@ -113,7 +113,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
     "planner": (Program("planner.py", (), ("--quick",), 90, 30),),
     "handler_costs": (Program("handler_costs.py", (), ("--quick",), 90, 60),),
     "workers": (Program("workers.py", ("--records", "2000"), ("--quick",), 30, 12),),
-    "queues": (Program("queues.py", ("--rounds", "3"), ("--quick",), 60, 20, is_beside_peers=True),),
+    "queues": (Program("queues.py", ("--rounds", "3"), ("--quick",), 140, 40, is_beside_peers=True),),
     "bridge": (Program("bridge.py", (), ("--quick",), 120, 50, is_beside_peers=True),),
 }
 

@@ -1,0 +1,45 @@
+"""Goals of queues on share groups, and the names of what `queues.py` measures."""
+
+from __future__ import annotations
+
+from judging import Wanted
+
+KAFKA, KFAKE = "Apache Kafka", "kfake"
+PREVIEW, PLAIN = "share consumer of confluent-kafka (preview)", "consumer of confluent-kafka, settles nothing"
+PREVIEW_BY_JOB = f"{PREVIEW}, job by job"
+THREADS, ASYNCIO, LOOP = "an empty handler, in threads", "an empty handler, on asyncio", "a loop that accepts each"
+BY_MEMBERS = "members of one partition, the same client: {}"
+MEMBERS = (1, 10, 100)
+SHARE_FETCH = "librdkafka's share consumer, one member"
+KILL = "kill -9 until another member has a job"
+
+_CALLS = (
+    "The preview hands out whole batches and acknowledges each as one range, for 0.7 µs of CPU by job. Three times its "
+    "rate would be 0.25 µs, and to call a handler with a record takes 2 µs even in a consumer group, whose runs of 500 "
+    "records share one account. A queue has a lease, a worker and an outcome for each job: 8 µs of CPU in the "
+    "thread that leases (a fifth of it the garbage collector; decoding, leases, their runs and their acknowledgements "
+    "share the rest) and as much in the workers, of which the invoker of handlers takes a half. No function has a "
+    "tenth. Settled job by job, as a worker must that is not to repeat what it has done, the preview waits for a round "
+    "trip with each, which is the row beside this one."
+)
+_ONE_PROCESS = (
+    "All members are `Queue`s of one Python process, which is the limit for either broker. On the same machine the "
+    "process of a JVM has the other core."
+)
+_FETCHES = (
+    "The share consumer acknowledges what it took and waits for the answer, which a plain consumer does not, and the "
+    "broker writes the outcome to `__share_group_state` before it answers."
+)
+
+
+def _queues(what: str, figure: float, unit: str, *, peer: str = "", why: str = "") -> Wanted:
+    return Wanted(area="queues", part="queues", what=what, figure=figure, unit=unit, peer=peer, why=why)
+
+
+QUEUES: tuple[Wanted, ...] = (
+    _queues(THREADS, 3, "jobs/s", peer=PREVIEW, why=_CALLS),
+    _queues(THREADS, 3, "jobs/s", peer=PREVIEW_BY_JOB),
+    _queues(SHARE_FETCH, 0.5, "jobs/s", peer=PLAIN, why=_FETCHES),
+    *(_queues(BY_MEMBERS.format(count), 1, "jobs/s", peer=KAFKA, why=_ONE_PROCESS) for count in MEMBERS),
+    _queues(KILL, 100, "ms"),
+)
