@@ -97,6 +97,17 @@ def test_other_fetches_acquire_whole_batches(new_member: NewMember, topic: str) 
     assert new_member().acquire(topic, max_records=3) == [(0, 3, 1)]
 
 
+def test_the_limit_of_records_in_flight_is_passed_by_the_rest_of_a_batch(
+    kafka: Any, new_member: NewMember, group_id: str, topic: str
+) -> None:
+    set_group(kafka, group_id, "share.partition.max.record.locks", "100")
+    for _ in range(4):
+        produce(kafka, topic, 40)
+    member = new_member()
+    assert member.acquire(topic, max_records=500) == [(0, 129, 1)]
+    assert member.fetch(topic, max_records=500, max_wait_ms=500).acquired_records == []
+
+
 # --- acquired → available, acknowledged, archived
 
 
