@@ -3,9 +3,10 @@
     python tools/client_suites.py librdkafka --source ~/src/librdkafka [--protocol consumer] [--only 0012 0045]
     python tools/client_suites.py aiokafka --source ~/src/aiokafka --python ~/src/aiokafka/venv/bin/python
     python tools/client_suites.py kafka-python --source ~/src/kafka-python --python ~/src/kafka-python/venv/bin/python
+    python tools/client_suites.py confluent-kafka --source ~/src/confluent-kafka-python --python ~/venv/bin/python
 
 `--source` is a checkout of the client, made ready for its tests as its own documentation says: librdkafka with
-tests/test-runner, the two Python clients with their test requirements installed for `--python`. Nothing of theirs is
+tests/test-runner, the Python clients with their test requirements installed for `--python`. Nothing of theirs is
 kept here. Tests of librdkafka run number by number, each against a cluster of its own, so that no failure spoils what
 follows; tests that need no broker are left out. docs/reference/differences.md says what the remaining failures mean.
 """
@@ -32,6 +33,14 @@ from broker_embedded.cluster import EmbeddedCluster
 
 KAFKA_VERSION = "4.1.0"
 """What the broker is in the eyes of a suite that asks."""
+SHARES, SHARES_VERSION = "_share_consumer", "4.2.0"
+QUICK_SHARES = {
+    "group.share.min.heartbeat.interval.ms": 500,
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.session.timeout.ms": 1000,
+}
+SHORT_LOCKS = {"group.share.min.record.lock.duration.ms": 1000, "group.share.record.lock.duration.ms": 1000}
+"""What tests of confluent-kafka wait for. Those of librdkafka take longer than that between two polls."""
 NO_AUTO_CREATE = "noautocreate"
 ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -72,13 +81,13 @@ class RunnerTest:
 
 
 def runner_tests(source: Path) -> list[RunnerTest]:
-    """The tests that need a broker, read from the runner's own table. Share groups are not served, so left out."""
+    """The tests that need a broker, read from the runner's own table."""
     text = (source / "tests" / "test.c").read_text(encoding="utf-8")
     table = text[text.index("struct test tests[] = {") :].partition("{NULL}")[0]
     found = []
     for entry in table.split("_TEST(")[1:]:
         name = entry.partition(",")[0].strip()
-        is_wanted = "TEST_F_LOCAL" not in entry and "TEST_F_MANUAL" not in entry and "_share_consumer" not in name
+        is_wanted = "TEST_F_LOCAL" not in entry and "TEST_F_MANUAL" not in entry
         if re.match(r"\d{4}_", name) and is_wanted:
             found.append(RunnerTest(name=name, scenario=NO_AUTO_CREATE if NO_AUTO_CREATE in entry else "default"))
     return found
@@ -98,12 +107,14 @@ def librdkafka(source: Path, *, protocol: str, only: Sequence[str], timeout_s: f
             "group.consumer.heartbeat.interval.ms": 2000,
             "replica.selector.class": RACK_AWARE,
             "auto.create.topics.enable": scenario != NO_AUTO_CREATE,
+            **QUICK_SHARES,
             **ACLS,
         }
+        has_shares = any(SHARES in name for name in names)
         with EmbeddedCluster(3, config=config, racks=["RACK1", "RACK2", "RACK3"]) as cluster, _kafka_tools() as path:
             environment = {
                 "TESTS": number,
-                "TEST_KAFKA_VERSION": KAFKA_VERSION,
+                "TEST_KAFKA_VERSION": SHARES_VERSION if has_shares else KAFKA_VERSION,
                 "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
                 "BROKERS": cluster.bootstrap_servers,
                 "LD_LIBRARY_PATH": f"{source / 'src'}:{source / 'src-cpp'}",
@@ -180,6 +191,12 @@ def kafka_python(source: Path, *, python: str) -> Iterator[Result]:
         yield from _pytest(source, python, ["test/integration", *left_out], environment)
 
 
+def confluent_kafka(source: Path, *, python: str) -> Iterator[Result]:
+    """The integration tests of the share consumer that need no registry."""
+    with EmbeddedCluster(config={"num.partitions": 4, **QUICK_SHARES, **SHORT_LOCKS}) as cluster:
+        yield from _pytest(source, python, ["tests/integration/share_consumer"], {"BROKERS": cluster.bootstrap_servers})
+
+
 def _pytest(source: Path, python: str, arguments: Sequence[str], environment: dict[str, str]) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -194,12 +211,15 @@ def _pytest(source: Path, python: str, arguments: Sequence[str], environment: di
         yield Result(name=f"{case.get('classname')}::{case.get('name')}", outcome=outcome)
 
 
+PYTHON_SUITES = {"aiokafka": aiokafka, "kafka-python": kafka_python, "confluent-kafka": confluent_kafka}
+
+
 # --- the command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run a client's own integration tests against the embedded broker.")
-    parser.add_argument("suite", choices=("librdkafka", "aiokafka", "kafka-python"))
+    parser.add_argument("suite", choices=("librdkafka", *PYTHON_SUITES))
     parser.add_argument("--source", type=Path, required=True, help="checkout of the client, ready for its tests")
     parser.add_argument("--python", default=sys.executable, help="interpreter with the client's test requirements")
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of librdkafka's groups")
@@ -210,8 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.suite == "librdkafka":
         results = librdkafka(source, protocol=options.protocol, only=options.only, timeout_s=options.timeout)
     else:
-        run = aiokafka if options.suite == "aiokafka" else kafka_python
-        results = run(source, python=options.python)
+        results = PYTHON_SUITES[options.suite](source, python=options.python)
     counts: Counter[str] = Counter()
     for result in results:
         counts[result.outcome] += 1

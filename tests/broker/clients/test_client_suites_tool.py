@@ -24,6 +24,7 @@ def test_the_tests_that_need_a_broker_are_read_from_the_runners_table(tmp_path: 
     assert [(test.number, test.scenario) for test in client_suites.runner_tests(tmp_path)] == [
         ("0001", "default"),
         ("0004", "noautocreate"),
+        ("0170", "default"),
     ]
 
 
