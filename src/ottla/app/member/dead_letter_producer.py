@@ -1,4 +1,9 @@
-"""Base of the shells' dead letter writers: their own producer."""
+"""Base of the shells' sinks: they write dead letters, and records for retry topics, with a producer of their own.
+
+A sink reports each write when it is acknowledged, with its form, or when it fails. Records are not held to a limit on
+their uncompressed size here: what their own topic took compressed, a dead letter topic takes as well. Only if a broker
+refuses a record as too large, it is sent again in its next, smaller form.
+"""
 
 from __future__ import annotations
 

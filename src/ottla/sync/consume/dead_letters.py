@@ -1,9 +1,4 @@
-"""Writes dead letters, and records for retry topics, with a producer of their own.
-
-It says of each when it is acknowledged, and in which form, or that it is not. Records are not held to a limit on their
-uncompressed size here: what their own topic took compressed its dead letter topic takes as well. Only a broker that
-refuses one as too large has it sent again in its next, smaller form.
-"""
+"""The sink of failed records in threads: it sends, and the producer calls back (`DeadLetterProducer`)."""
 
 from __future__ import annotations
 
