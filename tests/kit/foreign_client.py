@@ -27,6 +27,7 @@ to the next in short transactions (`moved RECORDS`, `aborted RECORDS`, `failed R
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
 import sys
@@ -176,17 +177,6 @@ class _Builds:
             raise found
         return found
 
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def remove_builds() -> None:
-    """At the end of the run."""
-    global _builds
-    if _builds is not None:
-        _builds.remove()
-        _builds = None
-
 
 _builds: _Builds | None = None
 
@@ -195,6 +185,7 @@ def _built(name: str, build: Callable[[Path], None]) -> Path:
     global _builds
     if _builds is None:
         _builds = _Builds()
+        atexit.register(shutil.rmtree, _builds.folder, ignore_errors=True)
     return _builds.get(name, build)
 
 
@@ -229,14 +220,19 @@ def _java() -> Sequence[str]:
     return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}", "Client"]
 
 
-def _go(program: str) -> Callable[[], Sequence[str]]:
+def built_go(source: Path) -> Path:
+    """Return the folder with the programs of this Go module, built once for a run. Raises Unavailable without Go."""
+
     def build(target: Path) -> None:
         _need("go", "the Go programs are compiled")
-        source = PROGRAMS / "go"
         _fetch(["go", "mod", "download"], source, "Go's module proxy")
         _compile(["go", "build", "-mod=readonly", "-o", f"{target}/", "./..."], source)
 
-    return lambda: [str(_built("go", build) / program)]
+    return _built(source.name, build)
+
+
+def _go(program: str) -> Callable[[], Sequence[str]]:
+    return lambda: [str(built_go(PROGRAMS / "go") / program)]
 
 
 def _javascript(program: str) -> Callable[[], Sequence[str]]:

@@ -53,6 +53,24 @@ def test_files_of_hadoop_are_read_written_created_once_and_moved(spark, lake):
         files.read("viewfs://nowhere/x")
 
 
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(spark, lake, tmp_path, monkeypatch):
+    """Between a file and its checksum, as a lock is beside its watcher."""
+    files, there, attempts = files_of(lake), tmp_path / "lake" / "a", []
+    files.write(f"{lake}/a", b"new")
+    there.write_bytes(b"old")
+    content_now = files._content_now
+
+    def read(*arguments):
+        attempts.append(1)
+        if len(attempts) == 2:
+            there.write_bytes(b"new")
+        return content_now(*arguments)
+
+    monkeypatch.setattr(files, "_content_now", read)
+    assert files.read(f"{lake}/a") == b"new"
+    assert len(attempts) == 2
+
+
 def test_lag_replay_and_switch_know_what_was_read(pipeline, spark, kafka, lake):
     run(pipeline, spark)
     assert [each.records for each in pipeline.lag()] == [0, 0]

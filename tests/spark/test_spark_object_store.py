@@ -1,15 +1,16 @@
-"""A checkpoint on an object store: the commands, lag, plan, live version and lock, without Spark, on moto's S3."""
+"""A checkpoint on an object store: the commands, lag, plan, live version and lock, without Spark, on two S3 servers."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 from click.testing import CliRunner
 from command_output import document
-from object_store import object_store
+from object_store import BOTH, object_store
 from structlog.testing import capture_logs
 
 from ottla.cli import main
@@ -26,9 +27,9 @@ from ottla.spark.pipeline.launch import sinks_to_run
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-@pytest.fixture(scope="module")
-def bucket():
-    with object_store() as address:
+@pytest.fixture(scope="module", params=BOTH)
+def bucket(request):
+    with object_store(request.param) as address:
         yield address
 
 
@@ -90,11 +91,17 @@ def test_a_store_that_cannot_be_used_is_named_with_its_address(store, monkeypatc
         files_of(store).read(f"{store}/big")
 
 
+def watch_for(lease_s, monkeypatch):
+    """The lease of locks that are taken from now on: how often they show life, and how long a silent one is watched."""
+    monkeypatch.setattr("ottla.spark.checkpoints.checkpoint.lease", lambda *where: lease(*where, lease_s=lease_s))
+
+
 def run(*arguments):
     return CliRunner().invoke(main, ["pipeline", "checkpoint", *arguments])
 
 
-def test_the_commands_show_and_change_a_checkpoint(checkpoint):
+def test_the_commands_show_and_change_a_checkpoint(checkpoint, monkeypatch):
+    watch_for(0.3, monkeypatch)
     shown = document(run("show", checkpoint, "--format", "json"), "ottla.pipeline.checkpoint.show/1")
     assert (shown["query"], shown["committed_batch"], shown["unfinished_batch"]) == ("5c1", 0, 1)
     changed = run("set-offsets", checkpoint, "--topic", "orders", "--partition", "0", "--to", "7", "--yes")
@@ -107,11 +114,6 @@ def test_the_commands_show_and_change_a_checkpoint(checkpoint):
     assert not is_checkpoint(checkpoint)
 
 
-def watch_for(lease_s, monkeypatch):
-    """The lease of locks that are taken from now on: how often they show life, and how long a silent one is watched."""
-    monkeypatch.setattr("ottla.spark.checkpoints.checkpoint.lease", lambda *where: lease(*where, lease_s=lease_s))
-
-
 def test_nothing_is_changed_under_a_running_query(checkpoint, monkeypatch):
     watch_for(0.3, monkeypatch)
     with query_lock(checkpoint):
@@ -120,6 +122,7 @@ def test_nothing_is_changed_under_a_running_query(checkpoint, monkeypatch):
             with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
                 change()
     assert read_checkpoint(checkpoint).position[ONE] == 10
+    watch_for(0.3, monkeypatch)
     set_offsets(checkpoint, {ONE: 1})
 
 
@@ -131,7 +134,7 @@ def test_the_lock_of_an_owner_that_died_is_taken_after_its_lease(folder):
         assert (held.number, held.is_released) == (5, False)
         assert files.names(f"{folder}/.ottla-lock") == ["5"]
     assert read_held(files, folder).is_released
-    with lease(files, folder):  # at once
+    with lease(files, folder, lease_s=0.3):
         assert read_held(files, folder).number == 6
 
 
@@ -171,32 +174,69 @@ def test_many_locks_of_a_process_that_died_are_waited_for_side_by_side(store, mo
     assert all(read_held(files_of(location), location).is_released for location in locations)
 
 
-def test_one_of_two_that_want_a_lock_at_the_same_moment_gets_it(tmp_path):
-    ready, results = threading.Barrier(2), []
+class Looks(LocalFiles):
+    """As Arrow's files: `create` looks, and writes later."""
 
-    class Together(LocalFiles):
-        def create(self, path, content):
-            if path.endswith("/1"):
-                ready.wait(30)
-            return super().create(path, content)
+    is_create_conditional = False
 
-    done = threading.Event()
+    def __init__(self, between=lambda: None):
+        self.between = between
 
-    def want():
+    def create(self, path, content):
+        if self.read(path) is not None:
+            return False
+        self.between()
+        self.write(path, content)
+        return True
+
+
+class Conditional(LocalFiles):
+    def __init__(self, before):
+        self.before = before
+
+    def create(self, path, content):
+        self.before()
+        return super().create(path, content)
+
+
+@pytest.mark.representative("conditional")
+@pytest.mark.parametrize(
+    "kinds",
+    [(Conditional, Conditional), (Looks, Looks), (Conditional, Looks)],
+    ids=["conditional", "looking", "one of each"],
+)
+def test_one_of_two_that_want_a_lock_at_the_same_moment_gets_it(kinds, tmp_path):
+    ready, results, done = threading.Barrier(2), [], threading.Event()
+
+    def want(kind):
         try:
-            with lease(Together(), str(tmp_path), lease_s=1):
+            with lease(kind(lambda: ready.wait(30)), str(tmp_path), lease_s=6):
                 results.append("held")
                 done.wait(30)
         except ConfigError:
             results.append("refused")
             done.set()
 
-    both = [threading.Thread(target=want) for _ in range(2)]
+    both = [threading.Thread(target=want, args=(kind,)) for kind in kinds]
     for thread in both:
         thread.start()
     for thread in both:
         thread.join(60)
     assert sorted(results) == ["held", "refused"]
+
+
+def test_an_owner_that_is_overwritten_by_one_that_looked_before_keeps_its_lock(tmp_path):
+    location = str(tmp_path)
+    with ExitStack() as held:
+        late = Looks(between=lambda: held.enter_context(lease(LocalFiles(), location, lease_s=0.6)))
+        with (
+            pytest.raises(ConfigError, match="a query is running on this checkpoint"),
+            lease(late, location, lease_s=6),
+        ):
+            pass
+        mine = read_held(LocalFiles(), location)
+        assert (mine.number, mine.is_released) == (1, False)
+    assert read_held(LocalFiles(), location).is_released
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A checkpoint and its lock on an object store that is slow, refuses with 503, and drops connections.
 
-Through a proxy before moto's S3, without Spark. Faults that pass are retried; a store that stays out of reach is an
-error with the address, and leaves a checkpoint that is as before or as after.
+Through a proxy before two S3 servers, without Spark. Faults that pass are retried; a store that stays out of reach is
+an error with the address, and leaves a checkpoint that is as before or as after.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from object_store import object_store
+from object_store import BOTH, object_store
 from store_proxy import Fault, each, store_proxy
 
 from ottla.errors import ConfigError
@@ -24,9 +24,9 @@ ONE = TopicPartition("orders", 0)
 ALL = list(Fault)
 
 
-@pytest.fixture(scope="module")
-def proxied():
-    with object_store() as address, store_proxy() as proxy:
+@pytest.fixture(scope="module", params=BOTH)
+def proxied(request):
+    with object_store(request.param) as address, store_proxy() as proxy:
         yield address, proxy
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ LARGEST: Final = 64 * 2**20
 
 class Files(Protocol):
     """Small files, by their full address."""
+
+    is_create_conditional: bool
+    """`create` is one step: of two calls at the same moment, one returns False."""
 
     def read(self, path: str) -> bytes | None:
         """Return the content; None where there is no file."""
@@ -90,6 +94,8 @@ def walk(files: Files, folder: str, *, skip: tuple[str, ...] = ()) -> Iterator[s
 class LocalFiles:
     """Files of this machine."""
 
+    is_create_conditional = True
+
     def read(self, path: str) -> bytes | None:
         try:
             bounded(path, local_path(path).stat().st_size)
@@ -106,7 +112,7 @@ class LocalFiles:
     def write(self, path: str, content: bytes) -> None:
         target = local_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = target.with_name(f".{target.name}.{os.getpid()}")
+        scratch = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         scratch.write_bytes(content)
         scratch.replace(target)
 

@@ -12,13 +12,18 @@ from ottla.spark.checkpoints.files import as_config_error, bounded, is_local, lo
 
 _READS: Final = 6
 """How often a read is tried. Arrow repeats other requests itself; it takes a 503 with a text that is longer than the
-file for a broken stream, and does not repeat that."""
+file for a broken stream, and does not repeat that. Hadoop repeats requests too, but not a read that met a change."""
+_REPLACED: Final = ("java.io.FileNotFoundException", "org.apache.hadoop.fs.ChecksumException")
+"""What Hadoop says of a file that is deleted or replaced between two steps of a read. A local one has a checksum in a
+file of its own, which is replaced a moment later."""
 _RENAMES: Final = ("file", "hdfs", "viewfs", "webhdfs")
 """Hadoop's file systems in which a rename is one step, and a file that is being written can be seen."""
 
 
 class HadoopFiles:
     """Files of any file system that the session's Hadoop knows."""
+
+    is_create_conditional = True
 
     def __init__(self, spark: Any) -> None:
         self._jvm = spark._jvm
@@ -28,17 +33,35 @@ class HadoopFiles:
     def read(self, path: str) -> bytes | None:
         with as_config_error(path):
             fs, there = self._open(path)
-            if not fs.exists(there):
-                return None
-            status = fs.getFileStatus(there)
-            if status.isDirectory():
-                return None
-            bounded(path, status.getLen())
-            stream = fs.open(there)
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
+            return try_again(
+                lambda: self._content(path, fs, there),
+                what=f"content of {path}",
+                errors=(OSError,),
+                attempts=_READS,
+            )
+
+    def _content(self, path: str, fs: Any, there: Any) -> bytes | None:
+        """Return the content, or None. Raises OSError where the file was replaced or deleted meanwhile."""
+        try:
+            return self._content_now(path, fs, there)
+        except Exception as error:
+            java: Any = getattr(error, "java_exception", None)
+            if java is not None and java.getClass().getName() in _REPLACED:
+                raise OSError(java.toString()) from error
+            raise
+
+    def _content_now(self, path: str, fs: Any, there: Any) -> bytes | None:
+        if not fs.exists(there):
+            return None
+        status = fs.getFileStatus(there)
+        if status.isDirectory():
+            return None
+        bounded(path, status.getLen())
+        stream = fs.open(there)
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
 
     def names(self, folder: str) -> list[str]:
         with as_config_error(folder):
@@ -98,7 +121,9 @@ class HadoopFiles:
 
 
 class ArrowFiles:
-    """Files of a store that Arrow knows, without Java. `create` is not conditional: it looks, then writes."""
+    """Files of a store that Arrow knows, without Java. `create` looks, then writes."""
+
+    is_create_conditional = False
 
     def __init__(self, location: str) -> None:
         try:
@@ -178,6 +203,9 @@ def arrow_file_system(location: str) -> tuple[Any, str]:
     store = fs.S3FileSystem(
         region=region or ("us-east-1" if endpoint else fs.resolve_s3_region(urlsplit(location).netloc)),
         endpoint_override=endpoint,
+        # A small file is then one request, which may be repeated. As three, the last one fails when it is repeated
+        # after a lost answer, on stores that forget an upload when it is complete.
+        allow_delayed_open=True,
     )
     return store, _key(location)
 
