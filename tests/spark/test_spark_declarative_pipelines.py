@@ -16,8 +16,8 @@ import ottla.columnar
 from ottla.spark import JavaMissing, find_java
 
 pyspark = pytest.importorskip("pyspark")
-for _needed in ("grpc", "grpc_status", "zstandard", "google.rpc", "pandas"):
-    pytest.importorskip(_needed, reason="needs pip install 'pyspark[connect]' (`tools/run spark-oldest` has it)")
+for _needed in ("grpc", "grpc_status", "zstandard", "google.rpc", "pandas", "yaml"):
+    pytest.importorskip(_needed, reason="needs pip install 'pyspark[pipelines]' (`tools/run spark-oldest` has it)")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
