@@ -18,7 +18,7 @@ from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.spark import Java, JavaMissing, session
 from ottla.spark.jvm import spark_session
-from ottla.spark.jvm.spark_session import DEFAULTS, LOCAL_DEFAULTS, local_cores
+from ottla.spark.jvm.spark_session import CLUSTER_DEFAULTS, DEFAULTS, LOCAL_DEFAULTS, local_cores
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
 
@@ -99,7 +99,7 @@ def test_workers_are_forked_with_everything_loaded_and_frozen_and_talk_over_unix
 
 def test_each_setting_has_a_reason_and_is_in_the_page():
     page = PAGE.read_text(encoding="utf-8")
-    for default in DEFAULTS + LOCAL_DEFAULTS:
+    for default in DEFAULTS + LOCAL_DEFAULTS + CLUSTER_DEFAULTS:
         assert default.why
         assert f"`{default.name}`" in page, default.name
 
@@ -119,7 +119,10 @@ def test_without_a_word_about_where_it_runs_on_all_cores_of_this_machine(builder
 
 
 def test_executors_of_a_cluster_start_pyspark_python_or_the_python_of_the_program(builder):
-    assert session("report", master="spark://there:7077", log_level=None).given["registered"] == "ottla"
+    given = session("report", master="spark://there:7077", log_level=None).given
+    assert given["registered"] == "ottla"
+    # 107 bytes are the most that the path of a socket has. Spark's default on YARN is the folder of a container.
+    assert given["spark.python.unix.domain.socket.dir"] == "/tmp"
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["PYSPARK_DRIVER_PYTHON"] == spark_session.worker_python()
     os.environ["PYSPARK_PYTHON"] = "./env/bin/python"

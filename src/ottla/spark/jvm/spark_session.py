@@ -93,6 +93,14 @@ LOCAL_DEFAULTS = (
     SparkDefault("spark.sql.shuffle.partitions", "4", "200 shuffle tasks are meant for a cluster, not for a few cores"),
 )
 
+CLUSTER_DEFAULTS = (
+    SparkDefault(
+        "spark.python.unix.domain.socket.dir",
+        "/tmp",
+        "the path of a socket has at most 107 bytes; the folder of a container of YARN, Spark's default, is longer",
+    ),
+)
+
 
 def session(
     name: str = "ottla",
@@ -123,7 +131,7 @@ def session(
         os.environ["JAVA_HOME"] = str(java_home(java))
         start = started_from_archive(java)
     is_local = chosen_master is not None and chosen_master.startswith("local")
-    defaults = DEFAULTS + (LOCAL_DEFAULTS if is_local else ())
+    defaults = DEFAULTS + (LOCAL_DEFAULTS if is_local else CLUSTER_DEFAULTS)
     settings = {default.name: default.value for default in defaults} | given
     # The Python of executors, which also plans sources beside the driver. Without a word Spark takes the `python3` of
     # the PATH, which is another one where an environment is not activated.
