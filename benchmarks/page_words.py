@@ -76,7 +76,8 @@ valgrind's cachegrind beside the last commit that had neither, and have in them 
 WORKERS = """\
 `make bench ONLY=workers`: [`ottla run --workers`](how-to/worker-processes.md) with a handler that computes for about a
 millisecond, in Python. Time counts from the first record handled to the last; all partitions are assigned before the
-first is sent. CPU is measured in the workers' processes.
+first is sent. CPU is measured in the workers' processes. Where the machine does something else, `chrt -r 1` before the
+program schedules it and all that it starts before that; these figures are measured so.
 """
 
 ONCE = """\
