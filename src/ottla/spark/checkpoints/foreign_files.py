@@ -19,6 +19,8 @@ file of its own, which is replaced a moment later."""
 _RENAMES: Final = ("file", "hdfs", "viewfs", "webhdfs")
 """Hadoop's file systems in which a rename is one step, and a file that is being written can be seen."""
 
+_CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
+
 
 class HadoopFiles:
     """Files of any file system that the session's Hadoop knows."""
@@ -92,7 +94,9 @@ class HadoopFiles:
         try:
             with as_config_error(path):
                 fs, there = self._open(path)
-                self._put(fs, there, content, is_replaced=False)
+                # S3A takes `create(path, overwrite=False)` as: look, then write. Only this option makes it one request.
+                builder = fs.createFile(there).overwrite(False).recursive().opt(_CONDITIONAL, "true")
+                self._fill(builder.build(), content)
         except ConfigError:
             if self.read(path) is None:
                 raise
@@ -109,8 +113,10 @@ class HadoopFiles:
             fs, there = self._open(source)
             fs.rename(there, self._open(target)[1])
 
-    def _put(self, fs: Any, there: Any, content: bytes, *, is_replaced: bool = True) -> None:
-        stream = fs.create(there, is_replaced)
+    def _put(self, fs: Any, there: Any, content: bytes) -> None:
+        self._fill(fs.create(there, True), content)
+
+    def _fill(self, stream: Any, content: bytes) -> None:
         stream.write(content)
         stream.close()
 
