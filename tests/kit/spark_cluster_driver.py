@@ -120,6 +120,25 @@ def pipeline(spark: SparkSession, *, servers: str, source: str, folder: str) -> 
     }
 
 
+def tables(
+    spark: SparkSession, *, servers: str, source: str, folder: str, gate: str, waits: dict[str, str], **_: Any
+) -> None:
+    """Write a topic into a Delta and an Iceberg table, in micro-batches whose tasks wait as those of `copy`."""
+    declared = Pipeline("tables", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
+    text = ["CAST(value AS STRING) AS value"]
+    declared.read_topic("read", source, select=text, maxOffsetsPerTrigger=40, tasks=2, rowsPerTask=10)
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+    @declared.view
+    def gated(read: DataFrame) -> DataFrame:
+        return read.mapInArrow(_gated(gate, waits), read.schema)
+
+    declared.write_delta("gated", f"{folder}/delta", name="delta")
+    declared.write_iceberg("gated", "lake.rows", catalog=catalog, name="iceberg")
+    with declared.start(spark, available_now=True) as running:
+        running.await_end()
+
+
 def udf_pythons(spark: SparkSession) -> list[str]:
     """Return the working folders of Python tasks: those of executors."""
 
@@ -134,7 +153,7 @@ def udf_pythons(spark: SparkSession) -> list[str]:
 
 
 JOBS: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (count, plain_count, copy, pipeline, udf_pythons)
+    each.__name__: each for each in (count, plain_count, copy, pipeline, tables, udf_pythons)
 }
 
 

@@ -7,9 +7,11 @@ import os
 import signal
 import uuid
 
+import deltalake
 import polars
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from spark_cluster import HOSTS, until
 
 import ottla.columnar
@@ -59,6 +61,20 @@ class Copied:
 
     def go(self):
         (self.gate / "go").touch()
+
+    @property
+    def tables_are_exact(self):
+        """Each row is in each table once, and no file of an attempt that failed is left."""
+        rows = sorted(f"{p}-{i}" for p in range(2) for i in range(ROWS))
+        uri, lake = f"sqlite:///{self.folder}/catalog.db", f"file://{self.folder}/warehouse"
+        iceberg = load_catalog("default", type="sql", uri=uri, warehouse=lake).load_table("lake.rows")
+        assert sorted(iceberg.scan().to_arrow().column("value").to_pylist()) == rows
+        assert sorted(polars.read_delta(str(self.folder / "delta"))["value"].to_list()) == rows
+        known = {path.removeprefix("file://") for path in iceberg.inspect.files().to_pydict()["file_path"]}
+        assert {str(file) for file in (self.folder / "warehouse").rglob("*.parquet")} == known
+        delta = deltalake.DeltaTable(str(self.folder / "delta")).file_uris()
+        assert {str(file) for file in (self.folder / "delta").rglob("*.parquet")} == set(delta)
+        return True
 
     @property
     def is_exact(self):
@@ -158,6 +174,24 @@ def test_a_driver_that_is_killed_in_the_middle_of_a_batch(cluster, driver, copie
     copied.go()
     assert cluster.only_driver().run("copy", **copied.gated("begun-1-")) >= 3
     assert copied.is_exact
+
+
+@pytest.mark.parametrize("killed", ["executors", "driver"])
+def test_tables_are_exact_though_executors_or_the_driver_are_killed(cluster, driver, copied, killed):
+    waits = copied.gated("begun-1-")
+    driver.begin("tables", **waits)
+    copied.begun("1-0-0")
+    if killed == "driver":
+        driver.kill()
+        copied.go()
+        cluster.only_driver().run("tables", **waits)
+    else:
+        for pid in until(cluster.executors):
+            os.kill(pid, signal.SIGKILL)
+        copied.go()
+        driver.end()
+        assert [name for name in copied.attempts if not name.endswith("-0")]
+    assert copied.tables_are_exact
 
 
 def test_a_speculative_copy_that_runs_beside_the_first_attempt(cluster, copied):
