@@ -38,6 +38,11 @@ def until(reached: Callable[[], Any], what: object = "") -> Any:
     return found
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 class JvmProcess:
     """A master or a worker. It writes to a log, and can be killed."""
 
@@ -69,7 +74,7 @@ class SparkCluster:
         from ottla.spark.jvm.java import find_java, java_home
 
         self.folder, self.java = folder, java_home(find_java()) / "bin" / "java"
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"spark://127.0.0.1:{self.port}"
         self.driver: Driver | None = None
         self.starts = 0
@@ -197,11 +202,6 @@ def _children(pid: int) -> list[int]:
         tasks = Path(f"/proc/{pid}/task").iterdir()
         return [int(child) for task in tasks for child in (task / "children").read_text().split()]
     return []
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _listens(host: str, port: int) -> bool:
