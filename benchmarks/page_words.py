@@ -68,16 +68,16 @@ is the limit of ten and more.
 HANDLER_COSTS = """\
 `make bench ONLY=handler_costs`: [`max_rate`](how-to/rate-limits.md) and [event types](how-to/event-types.md) without a
 broker: the session hands out 512 records, their handler does nothing, and the session settles them. *Adds* is CPU time
-above the same handler without it, in turns within one process. There are two types in turn, which is the dearest: a run
-of one type is chosen for as a whole. A *plain handler* uses neither. Its instructions for a record are counted by
+above the same handler without it, in turns within one process. There are two types in turn, the most expensive case: for
+a run of one type the handler is chosen once. A *plain handler* uses neither. Its instructions for a record are counted by
 valgrind's cachegrind beside the last commit that had neither, and have in them whatever else came since.
 """
 
 WORKERS = """\
 `make bench ONLY=workers`: [`ottla run --workers`](how-to/worker-processes.md) with a handler that computes for about a
 millisecond, in Python. Time counts from the first record handled to the last; all partitions are assigned before the
-first is sent. CPU is measured in the workers' processes. Where the machine does something else, `chrt -r 1` before the
-program schedules it and all that it starts before that; these figures are measured so.
+first is sent. CPU is measured in the workers' processes. On a busy machine, start the program with
+`chrt -r 1`: it and its child processes then run before other programs. These figures were measured that way.
 """
 
 ONCE = """\
@@ -160,7 +160,7 @@ SPARK_BATCHES = """\
 `make bench ONLY=spark_costs`. Planning is what Spark asks of a source in each micro-batch, with new records in all
 partitions and a budget; CPU time of the source's process, of which half are garbage collections at 10,000 partitions.
 The checkpoint: the same micro-batches of 100 rows, with their checkpoint on disk and on moto's S3 beside it. Each
-request takes as long as the store is away ([size](how-to/spark-on-a-cluster.md#size)).
+request takes one round trip to the store ([size](how-to/spark-on-a-cluster.md#size)).
 """
 
 SPARK_CLUSTER = """\

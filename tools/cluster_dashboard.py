@@ -151,7 +151,7 @@ PANELS: list[Row] = [
             )
         ],
         "New connections per second by broker and listener. From Prometheus' JMX exporter in the brokers; empty without"
-        " it, because Kafka's protocol does not tell.",
+        " it, because no API of Kafka's protocol returns it.",
     ),
     (
         "Transactions",
