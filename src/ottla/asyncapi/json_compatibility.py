@@ -38,8 +38,8 @@ def reading_problems(*, reader: Any, writer: Any, reader_document: Any, writer_d
 def registry_problems(*, reader: Any, writer: Any) -> list[str]:
     """Return why a schema registry does not let a reader with one document follow a writer with the other.
 
-    As `reading_problems`, but that a field which the writer does not declare can have any value, unless its object is
-    closed by `additionalProperties`, and that a required field with a default may be missing. So Confluent's registry.
+    Differs from `reading_problems` as Confluent's registry does: a field that the writer does not declare can have any
+    value unless `additionalProperties` closes the object, and a required field with a default may be missing.
     """
     return _Comparison(reader, writer, are_open=True).compare(reader, writer, "")
 

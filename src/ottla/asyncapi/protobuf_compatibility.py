@@ -1,4 +1,4 @@
-"""Whether messages of one Protobuf file can be read with another: by field numbers, as the wire format has them.
+"""Compatibility of two Protobuf files, compared by field number.
 
 What a schema registry refuses is a problem here too, also where the bytes can be parsed: members of a oneof that the
 reader lacks, and fields that exclude each other with the reader only.
@@ -65,7 +65,7 @@ def _fields(
 
 
 def _oneofs(message: str, fields: Mapping[int, ProtobufField], own: Mapping[int, ProtobufField]) -> Iterator[str]:
-    """Yield the oneofs of the reader in which two fields meet that the writer can set both."""
+    """Yield the reader's oneofs that hold two fields which the writer can set together."""
     members: dict[str, list[int]] = {}
     for number, field in sorted(fields.items()):
         if field.oneof is not None and number in own:

@@ -134,7 +134,7 @@ def _granted(options: Options) -> Iterator[tuple[str, str, str]]:
 
 def _check_role(options: Options) -> None:
     if options.operations:
-        raise InputError("a producer or a consumer has its own operations; leave the others out")
+        raise InputError("producer and consumer stand for their operations; give no operations beside them")
     if options.denied:
         raise InputError("a producer or a consumer is allowed, not denied; deny single operations")
     if options.producer and not (options.topics or options.transactional_ids):

@@ -35,7 +35,7 @@ class Registration:
     problems: tuple[str, ...]
     """Why the registry will refuse it. Empty if it will not."""
     not_compared: tuple[str, ...] = ()
-    """Why that is not known of some versions."""
+    """Why some versions could not be compared."""
     is_new_subject: bool
 
     @property

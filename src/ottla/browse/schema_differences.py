@@ -61,9 +61,8 @@ def reading_problems(registry: SchemaVersions, *, reader: RegisteredSchema, writ
 
 
 def registry_problems(registry: SchemaVersions, *, reader: RegisteredSchema, writer: RegisteredSchema) -> list[str]:
-    """Return why a registry, by its own rules, does not let these two stand beside each other. They are those of
-    `reading_problems`, but for JSON Schema: a field that an open object does not declare can have any value. Raises
-    `NotComparable`."""
+    """Return why a registry's rules do not let `reader` follow `writer`. They are those of `reading_problems`, but for
+    JSON Schema: a field that an open object does not declare can have any value. Raises `NotComparable`."""
     return _problems({**_RULES, "JSON": _json_by_registry}, registry, reader, writer)
 
 

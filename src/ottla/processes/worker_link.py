@@ -1,5 +1,6 @@
-"""The connection between a supervisor and one worker process: a socket pair with a line of JSON for each message. So is
-that between `ottla run --reload` and the service.
+"""The connection between a supervisor and one worker process: a socket pair with a line of JSON for each message.
+
+`ottla run --reload` and its service are connected in the same way.
 
 The worker reports its progress, and receives the supervisor's orders: unlike a signal, none of them can reach another
 process that has the same id by then. A side that finds the link closed knows that the other process has ended.

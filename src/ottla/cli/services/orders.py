@@ -1,8 +1,8 @@
 """A process of a service that another one has started (`ottla run --reload`, `--workers`), and the orders it obeys.
 
-Orders come by the link between the two, not by signal: what signals all processes of a service (Ctrl-C in a terminal,
-systemd) would have sent this one two, and the second one ends it at once. Until its app is loaded the process ignores
-SIGINT, of which its parent knows.
+Orders come over the link, not as signals: Ctrl-C and systemd signal every process of the service, and a second signal
+would end this process at once. The process ignores SIGINT until its app is loaded; its parent received it and sends the
+order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def of_reloader(environ: MutableMapping[str, str]) -> Orders | None:
     link = WorkerLink.of_environment(environ, RELOAD_VARIABLE)
     if link is None:
         return None
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its parent, which may have all signals
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the parent handles SIGTERM and closes the link
     if link.receive() != GO:
         raise SystemExit(0)
     signal.signal(signal.SIGTERM, before)

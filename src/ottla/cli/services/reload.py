@@ -126,7 +126,7 @@ class Reloader:
         code = child.process.wait()
         code = code if code >= 0 else 128 - code
         is_first_order = order is STOP and len(self._signals) <= 1
-        return 0 if is_first_order and code in ENDED_BY_STOP else code  # amid its imports: nothing is lost
+        return 0 if is_first_order and code in ENDED_BY_STOP else code  # it ended while importing, so nothing was lost
 
     def _has_ended(self, child: _Child, seconds: float) -> bool:
         """Wait for the end. A second signal to the parent ends the service at once, a third one kills it."""
