@@ -68,9 +68,9 @@ is the limit of ten and more.
 HANDLER_COSTS = """\
 `make bench ONLY=handler_costs`: [`max_rate`](how-to/rate-limits.md) and [event types](how-to/event-types.md) without a
 broker: the session hands out 512 records, their handler does nothing, and the session settles them. *Adds* is CPU time
-above the same handler without it, in turns within one process. There are two types in turn, the most expensive case: for
-a run of one type the handler is chosen once. A *plain handler* uses neither. Its instructions for a record are counted by
-valgrind's cachegrind beside the last commit that had neither, and have in them whatever else came since.
+above the same handler without it, in turns within one process. There are two types in turn, the most expensive case:
+for a run of one type the handler is chosen once. A *plain handler* uses neither. Its instructions for a record are
+counted by valgrind's cachegrind beside the last commit that had neither, and have in them whatever else came since.
 """
 
 WORKERS = """\
