@@ -46,9 +46,7 @@ from ottla.consumer.model.effects import (
     PausePartitions,
     ResumePartitions,
 )
-from ottla.consumer.model.failed_writes import (
-    WriteRetry,
-)
+from ottla.consumer.model.failed_writes import WriteRetry
 from ottla.consumer.model.timers import Timers
 from ottla.consumer.outcomes.expiries import Expiries
 from ottla.consumer.outcomes.failure_writer import FailureWriter

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from ottla.consumer.model.failed_writes import (
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.failures.exceptions import ExceptionTable
 from ottla.once.outputs import OutputRecord, of_records

@@ -35,10 +35,7 @@ from ottla.consumer.model.effects import (
     FindStarts,
     Notice,
 )
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-    WriteRetry,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.session import Session
 from ottla.errors import ConfigError, LifecycleError

@@ -15,9 +15,7 @@ from ottla.consumer.model.effects import (
     Effect,
     Notice,
 )
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter
 from ottla.consumer.model.run import AnyRecord, Run, RunResult, abandoned_run
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session

@@ -9,13 +9,8 @@ from session_driver import BOOM, DEAD, A, Driver, assigned, of
 
 from ottla.consumer.commit.commits import AtMostOnce
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import (
-    Commit,
-    Notice,
-)
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-)
+from ottla.consumer.model.effects import Commit, Notice
+from ottla.consumer.model.failed_writes import WriteDeadLetter
 from ottla.consumer.model.run import RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.failures import Failure, FailurePolicy, Retry, RetryPolicy

@@ -6,14 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import (
-    Expired,
-    Notice,
-)
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-    WriteRetry,
-)
+from ottla.consumer.model.effects import Expired, Notice
+from ottla.consumer.model.failed_writes import WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import RunResult
 from ottla.failures import Dead, DeadLetterBudget, Failure, FailurePolicy, RetryPolicy, RetryTopics, Skip
 from ottla.failures.expiry import EXPIRES_HEADER, Expiry

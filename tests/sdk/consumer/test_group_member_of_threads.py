@@ -20,10 +20,7 @@ from ottla.config import consumer_settings
 from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
-from ottla.consumer.model.failed_writes import (
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.failures import Dead, Failure

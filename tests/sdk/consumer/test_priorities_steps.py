@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 
 from ottla import Priorities
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import (
-    Dispatch,
-)
-from ottla.consumer.model.failed_writes import (
-    WriteRetry,
-)
+from ottla.consumer.model.effects import Dispatch
+from ottla.consumer.model.failed_writes import WriteRetry
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import PriorityPlan, RoutePlan

@@ -33,10 +33,7 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     SeekPartition,
 )
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-    WriteRetry,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering

@@ -20,10 +20,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.consumer.model.effects import Dispatch as DispatchRun
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-    WriteRetry,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering

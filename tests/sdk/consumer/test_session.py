@@ -15,9 +15,7 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     SeekPartition,
 )
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter
 from ottla.consumer.model.run import RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering

@@ -31,9 +31,7 @@ from ottla.consumer.model.effects import (
     PausePartitions,
     ResumePartitions,
 )
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering

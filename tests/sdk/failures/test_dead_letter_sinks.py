@@ -6,10 +6,7 @@ import asyncio
 from typing import Any
 
 from ottla.aio.consume.dead_letters import ProducerSink as AsyncSink
-from ottla.consumer.model.failed_writes import (
-    Write,
-    WriteDeadLetter,
-)
+from ottla.consumer.model.failed_writes import Write, WriteDeadLetter
 from ottla.failures import Failure
 from ottla.failures.dead_letter import DeadLetterReason
 from ottla.failures.outcomes import Dead

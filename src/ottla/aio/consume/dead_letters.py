@@ -8,11 +8,7 @@ from typing import Any, Protocol
 
 from ottla.aio.produce.producer import AsyncProducer
 from ottla.app.member.dead_letter_producer import DeadLetterProducer
-from ottla.consumer.model.failed_writes import (
-    FormsToWrite,
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.failed_writes import FormsToWrite, OnWritten, Write
 from ottla.errors import DeliveryError
 
 

@@ -62,10 +62,7 @@ from ottla.errors import (
 )
 from ottla.failures.expiry import EXPIRES_HEADER, Moment
 from ottla.processes import forks, lookups
-from ottla.producer import (
-    make_partitioner,
-    unsettled,
-)
+from ottla.producer import make_partitioner, unsettled
 from ottla.producer.bulk import Outgoing, as_events, outgoing
 from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import header_list, placed, topic_name

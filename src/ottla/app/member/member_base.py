@@ -18,13 +18,8 @@ from ottla.clock import Clock, SystemClock
 from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of, tokens_of_client
 from ottla.config.chosen_address import say_which_address
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
-from ottla.consumer.model.effects import (
-    Notice,
-)
-from ottla.consumer.model.failed_writes import (
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.effects import Notice
+from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health

@@ -60,11 +60,7 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     SeekPartition,
 )
-from ottla.consumer.model.failed_writes import (
-    Write,
-    WriteDeadLetter,
-    WriteRetry,
-)
+from ottla.consumer.model.failed_writes import Write, WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import Run
 from ottla.consumer.partitions.plan import priority_of_topics
 from ottla.consumer.readiness.health import Health, unready_after_ms

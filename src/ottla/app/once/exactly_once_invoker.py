@@ -21,13 +21,8 @@ from ottla.app.once.resource_invoker import ResourceInvoker
 from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.config.worker_names import name_of_worker
-from ottla.consumer.model.effects import (
-    PassInTransaction,
-)
-from ottla.consumer.model.failed_writes import (
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.effects import PassInTransaction
+from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable

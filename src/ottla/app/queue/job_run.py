@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.consumer.model.run import Run
 
 if TYPE_CHECKING:
-    from ottla.consumer.model.failed_writes import (
-        WriteDeadLetter,
-    )
+    from ottla.consumer.model.failed_writes import WriteDeadLetter
     from ottla.queues.core.lease import Lease
 
 

@@ -14,13 +14,8 @@ from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOpti
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, RejectWithDeadLetter, Release, Verdict, WaitUntil
-from ottla.consumer.model.effects import (
-    Notice,
-)
-from ottla.consumer.model.failed_writes import (
-    Write,
-    WriteDeadLetter,
-)
+from ottla.consumer.model.effects import Notice
+from ottla.consumer.model.failed_writes import Write, WriteDeadLetter
 from ottla.failures.dead_letter import Form
 from ottla.queues.core.acknowledgements import Acknowledgement
 from ottla.queues.io.lease_client import LeaseClient

@@ -17,12 +17,8 @@ from random import Random
 from typing import Final, TypeAlias
 
 from ottla.app.queue.job_run import JobRun
-from ottla.consumer.model.effects import (
-    Notice,
-)
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-)
+from ottla.consumer.model.effects import Notice
+from ottla.consumer.model.failed_writes import WriteDeadLetter
 from ottla.consumer.model.run import RunResult
 from ottla.failures.budget import BudgetMeter, DeadLetterBudget
 from ottla.failures.dead_letter import DeadLetterReason

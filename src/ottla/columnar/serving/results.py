@@ -26,10 +26,7 @@ from ottla.columnar.arrays.schema import HEADERS
 from ottla.columnar.serving.returned import ColumnOutput
 from ottla.columnar.writing.writer import TopicWriter
 from ottla.config import Settings, dead_letter_arguments, producer_settings
-from ottla.consumer.model.failed_writes import (
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.errors import BrokerUnavailable, DeliveryError, InputError, LifecycleError, RetriableError
 from ottla.once.committing import Committing
 from ottla.once.outputs import OutputRecord as RecordOutput

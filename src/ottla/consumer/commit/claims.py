@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-)
+from ottla.consumer.model.failed_writes import WriteDeadLetter
 from ottla.consumer.model.run import Run
 from ottla.consumer.partitions.partition import PartitionState
 

@@ -11,14 +11,8 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from ottla.consumer.model.effects import (
-    Effect,
-    Notice,
-)
-from ottla.consumer.model.failed_writes import (
-    WriteDeadLetter,
-    WriteRetry,
-)
+from ottla.consumer.model.effects import Effect, Notice
+from ottla.consumer.model.failed_writes import WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import AnyRecord
 from ottla.consumer.outcomes.notices import notice_of, place_fields
 from ottla.consumer.outcomes.stopping import stop_at

@@ -6,13 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.consumer.model.effects import (
-    Notice,
-)
+from ottla.consumer.model.effects import Notice
 from ottla.consumer.model.events import NOTHING_BEHIND, Fetched
-from ottla.consumer.model.failed_writes import (
-    Write,
-)
+from ottla.consumer.model.failed_writes import Write
 from ottla.consumer.model.run import AnyRecord, Run
 from ottla.consumer.partitions.flow import HandlingRate
 from ottla.consumer.partitions.lanes import lanes_for

@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.app.member.dead_letter_producer import DeadLetterProducer
-from ottla.consumer.model.failed_writes import (
-    FormsToWrite,
-    OnWritten,
-    Write,
-)
+from ottla.consumer.model.failed_writes import FormsToWrite, OnWritten, Write
 from ottla.errors import DeliveryError
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.producer import Producer

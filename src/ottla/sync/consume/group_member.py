@@ -33,11 +33,7 @@ from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.threaded_member import ThreadedMember
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import (
-    Commit,
-    Effect,
-    SeekPartition,
-)
+from ottla.consumer.model.effects import Commit, Effect, SeekPartition
 from ottla.consumer.scheduling.intake import Intake, Slice
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.processes import forks

@@ -43,10 +43,7 @@ from ottla.errors import (
 )
 from ottla.failures.expiry import Moment
 from ottla.processes import forks, green_threads, lookups
-from ottla.producer import (
-    size_in_own_batch,
-    unsettled,
-)
+from ottla.producer import size_in_own_batch, unsettled
 from ottla.producer.bulk import Outgoing
 from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import placed, topic_name
