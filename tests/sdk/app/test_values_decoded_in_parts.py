@@ -35,6 +35,8 @@ class Orders(Serde[Order]):
 
     def __init__(self, unknown_from: int = COUNT) -> None:
         self.unknown_from = unknown_from
+        self.decoded = 0
+        self.refused = 0
         self.alive: WeakSet[Order] = WeakSet()
 
     def serialize(self, value: Order | None, ctx: SerdeContext) -> bytes | None:
@@ -43,9 +45,11 @@ class Orders(Serde[Order]):
     def deserialize(self, data: bytes | None, ctx: SerdeContext) -> Order | Malformed | None:
         assert data is not None
         if int(data) >= self.unknown_from:
+            self.refused += 1
             raise RegistryUnavailable("http://registry does not answer")
         order = Order(int(data))
         self.alive.add(order)
+        self.decoded += 1
         return order
 
 
@@ -141,10 +145,10 @@ def test_a_handler_that_takes_malformed_values_gets_them_in_place() -> None:
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 @pytest.mark.parametrize("unknown_from", [0, 150])
 def test_what_cannot_be_decoded_now_comes_again(ordering: Any, unknown_from: int) -> None:
-    app = App("billing")
+    app, serde = App("billing"), Orders(unknown_from)
     seen: list[int] = []
 
-    @app.handler("orders", value=Orders(unknown_from), ordering=ordering)
+    @app.handler("orders", value=serde, ordering=ordering)
     def handle(order: Order) -> None:
         seen.append(order.number)
 
@@ -156,6 +160,24 @@ def test_what_cannot_be_decoded_now_comes_again(ordering: Any, unknown_from: int
     assert failed == (list(range(decoded, COUNT)) if ordering == "unordered" else [decoded])
     assert offsets(result.untouched) == ([] if ordering == "unordered" else list(range(decoded + 1, COUNT)))
     assert {failure.message for _, failure in result.failures} == {"http://registry does not answer"}
+    assert serde.refused == 1  # each further request would wait for its timeout, too
+
+
+@pytest.mark.parametrize("unknown_from", [COUNT, 150])
+def test_a_failure_that_holds_the_partition_decodes_no_further_part(unknown_from: int) -> None:
+    app, serde = App("billing"), Orders(unknown_from)
+
+    @app.handler("orders", value=serde, ordering="partition")
+    def handle(order: Order) -> None:
+        if order.number == 50:
+            raise ValueError("out of stock")
+
+    result = deliver(app)
+
+    assert [record.offset for record, _ in result.failures] == [50]
+    assert offsets(result.done) == list(range(50))
+    assert offsets(result.untouched) == list(range(51, COUNT))
+    assert (serde.decoded, serde.refused) == (100, 0)
 
 
 def test_the_values_behind_a_failure_are_decoded_and_each_is_handled_once() -> None:

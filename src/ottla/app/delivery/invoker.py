@@ -53,14 +53,14 @@ _YIELD_EVERY_S: Final = 0.004
 """An event loop that is kept longer than a few milliseconds stops answering its heartbeats and its neighbours."""
 
 _PART_RECORDS: Final = 100
-"""Values that are decoded ahead of a handler that takes nothing but values. Python looks for garbage after 700 new
-objects: of a run of 2,000 values that are decoded together each is looked at, and copied to the memory of older ones.
-That took a tenth of what such a record costs in all."""
+"""How many values are decoded ahead of a handler that takes only values. The garbage collector runs after 700
+allocations and moves survivors to an older generation; 2,000 values decoded together survive it. That cost a tenth of
+the CPU of a record."""
 
 Yield = Callable[[], Awaitable[None]]
 
 Stretches: TypeAlias = "Generator[tuple[Call, Iterable[Any], bool], None, None]"
-"""What to call, with what, and whether that may be records that are malformed."""
+"""Tuples of a callable, its subjects (records or values), and whether a subject may be malformed."""
 
 
 class Invoker:
@@ -220,6 +220,9 @@ class Invoker:
         taken = () if sends is None else sends.end()
         if isinstance(found, Failure):
             return self._rest(context, self._failed_at(run, index, found, taken, skipped), sends_of)
+        if isinstance(found, RegistryUnavailable):
+            progress = RunProgress(run, self._ordering, run.records[:index], (), skipped)
+            return self._rest(context, progress, sends_of, outage=self._exceptions.failure_of(found))
         if found is not None:
             sent = unsettled(taken, found)
             pending = [(run.records[index], found, sent)] if found or sent else []
@@ -231,10 +234,11 @@ class Invoker:
 
     def _deliver_plainly(
         self, run: Run, context: Context, stretches: Stretches, sends: Sequence[Sent]
-    ) -> tuple[int, int, Failure | Sequence[Any] | None]:
+    ) -> tuple[int, int, Failure | Sequence[Any] | RegistryUnavailable | None]:
         """Deliver until a record needs an account of its own. Returns how many are done before it, how many of these
-        were skipped, and why it ended there: a failure, or what the handler returned and did not wait for, which may
-        be nothing where there is something in `sends`. None: it was cancelled, or the registry is away."""
+        were skipped, and why it ended there: a failure, what the handler returned and did not wait for, or the error
+        of a registry that does not answer. What the handler returned is empty if only `sends` is not. The reason is
+        None if the run ended or was cancelled."""
         index = skipped = 0
         try:
             for call, subjects, is_checked in stretches:
@@ -259,8 +263,8 @@ class Invoker:
                     index += 1
                     run.done = index
             return index, skipped, None
-        except RegistryUnavailable:
-            return index, skipped, None
+        except RegistryUnavailable as error:
+            return index, skipped, error
         finally:
             stretches.close()
 
@@ -272,6 +276,7 @@ class Invoker:
         # on, where its part of the list ends, and `answers` what its handler returned.
         index = skipped = 0
         failure: Failure | None = None
+        outage: Failure | None = None
         is_exact = sends_of.is_exact(len(run.records))
         sends = sends_of.begin()
         promises: list[Any] = [] if is_exact else sends
@@ -328,8 +333,8 @@ class Invoker:
                 else:
                     continue
                 break
-        except RegistryUnavailable:
-            pass  # as if it had been cancelled
+        except RegistryUnavailable as error:
+            outage = self._exceptions.failure_of(error)
         finally:
             left = sends.end()
             promises = left if promises is sends else promises + left
@@ -339,13 +344,13 @@ class Invoker:
         left = promises[count:]
         if failure is None:
             sends_of.sent_late_in(left)
-        if index < len(run.records):  # failed, or cancelled
+        if index < len(run.records):  # failed, cancelled, or not decoded
             pending = pending_of(seen, promises, ends, answers)
             if failure is None:
                 progress = RunProgress(run, self._ordering, _without(seen, pending), pending, skipped)
             else:
                 progress = self._failed_at(run, index, failure, left, skipped, pending)
-            return self._rest(context, progress, sends_of)
+            return self._rest(context, progress, sends_of, outage=outage)
         if not ends:
             return RunResult(skipped=skipped)
         run.reached = index
@@ -470,13 +475,17 @@ class Invoker:
         progress: RunProgress,
         sends_of: HandlerSends | None = None,
         deadlines: Mapping[int, int] | None = None,
+        *,
+        outage: Failure | None = None,
     ) -> RunResult | AwaitingAcks:
-        """Deliver what is left of a run, with an account of each record."""
+        """Deliver what is left of a run, with an account of each record. `outage` is why it cannot be decoded now: the
+        registry is not asked again, as each request may block until its timeout."""
         call = self._spans.around(self.binding.call)
         run = progress.run
         sends: RecordSends | None = None
         left = run.records[run.reached :]
-        outage = None if self._of_value is None or run.is_cancelled else self._decode_left(run, left)
+        if outage is None and self._of_value is not None and progress.may_take:
+            outage = self._decode_left(run, left)
         for record in left:
             if not progress.takes(record):
                 continue

@@ -62,9 +62,14 @@ class RunProgress:
         self.pending: list[Pending] = list(pending)
         """Records whose handler returned, with what it sent and is not acknowledged yet."""
 
+    @property
+    def may_take(self) -> bool:
+        """Return whether any record may still be delivered."""
+        return not self._is_held and not self.run.is_cancelled
+
     def takes(self, record: AnyRecord) -> bool:
         """Return whether the record may be delivered now; if not, it is noted as untouched."""
-        is_next = not self._is_held and not self.run.is_cancelled and record.raw_key not in self._failed_keys
+        is_next = self.may_take and record.raw_key not in self._failed_keys
         if is_next:
             self.reaches_next()
         else:
