@@ -47,8 +47,8 @@ def say_which_of(taken: str, origin: str, others: Mapping[str, str]) -> None:
         _said.add(key)
     from ottla.telemetry import log_event  # where nothing differs, nothing is logged
 
-    shown = {name: shown_text(other) for name, other in passed_over.items()}
-    log_event("address_chosen", "info", {"taken": shown_text(taken), "from": origin, "passed_over": shown})
+    hidden = {name: shown_text(other) for name, other in passed_over.items()}
+    log_event("address_chosen", "info", {"taken": shown_text(taken), "from": origin, "passed_over": hidden})
 
 
 def given_on_command_line(servers: str, environ: MutableMapping[str, str]) -> None:
