@@ -75,7 +75,7 @@ class BudgetMeters:
 
     @property
     def tokens(self) -> dict[str, float]:
-        """The number of dead letters that each handler may write at once."""
+        """Return the number of dead letters that each handler may write at once."""
         return {name: meter.tokens for name, meter in self._meters.items()}
 
     def of(self, handler: str, budget: DeadLetterBudget | None, now_ms: int) -> BudgetMeter | None:

@@ -158,8 +158,8 @@ class DeliveryTracker(Generic[D]):
         """Sweep, if the `most` oldest deliveries are probably done, or the line is more than twice as long as it must
         be: `unfinished` is how many records are not settled.
 
-        A delivery is looked at once, where one partition is not much behind the others. To sweep each time took a tenth
-        of what a handler that sends costs.
+        If no partition is far behind the others, each delivery is checked once. Sweeping each time took a tenth of the
+        CPU of a handler that sends.
         """
         try:
             is_due = self.outstanding[most - 1].done() or len(self.outstanding) > 2 * unfinished + most

@@ -1,4 +1,4 @@
-"""Base of the owners of a schedule's partitions: what their decisions ask for, done over Kafka."""
+"""Carries out over Kafka what the state of a partition requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.fetching.record_chunks import read_chunk
 
 _MOST_PLAIN_BYTES: Final = 1_000_000
-"""Maximum records per tick of a chunk: a fetch of small compressed messages may hold a hundred thousand."""
+"""Most uncompressed bytes of one chunk: a fetch of small compressed messages may hold a hundred thousand records."""
 
 
 class Owned(Protocol):
-    """What decides about one partition (`OwnedSlot`, `OwnedTasks`)."""
+    """The state machine of one partition (`OwnedSlot`, `OwnedTasks`)."""
 
     is_behind: bool
     """The last tick left something to do: the next one is to follow at once."""

@@ -1,7 +1,7 @@
 """Sends with a delivery that the caller has made, for callers that keep something of their own for each record.
 
-A delivery that holds it saves an object, a list and a call per record, and the report goes to it directly
-instead of through the thread that runs callbacks: 4 µs of the 20 that a record of a bridge cost.
+A delivery that also holds the caller's data saves an object, a list and a call for each record, and the report goes to
+it directly instead of through the thread that runs callbacks: 4 µs of the 20 that a record of a bridge cost.
 """
 
 from __future__ import annotations

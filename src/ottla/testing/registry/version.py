@@ -36,7 +36,7 @@ class Version:
 
     @property
     def type_and_references(self) -> dict[str, Any]:
-        """The fields of a response that Avro without references does not have."""
+        """Return the fields of a response that Avro without references does not have."""
         shown: dict[str, Any] = {} if self.type == "AVRO" else {"schemaType": self.type}
         if self.references:
             shown["references"] = [
@@ -46,7 +46,7 @@ class Version:
 
     @property
     def as_registered(self) -> RegisteredSchema:
-        """The version as a client of the registry has it."""
+        """Return the version as a client of the registry has it."""
         return RegisteredSchema(
             id=self.id,
             type=self.type,
@@ -84,7 +84,7 @@ class _Lookup:
 
 
 def is_same(version: Version, wanted: Version) -> bool:
-    """Return whether two are one schema for the registry."""
+    """Return whether a registry counts both as the same schema."""
     if (version.type, version.references) != (wanted.type, wanted.references):
         return False
     if version.type == "PROTOBUF":

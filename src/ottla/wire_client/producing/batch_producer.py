@@ -4,8 +4,9 @@ Each partition has a queue. Batches leave it in order, up to `max.in.flight.requ
 at a time, with the sequence numbers of an idempotent producer (KIP-98): after a lost answer or a moved leader all
 unanswered batches of the partition go again with their old numbers, and the broker drops what it already has.
 
-The second batch of a partition waits until the first is acknowledged. A broker that has nothing of a producer takes any
-sequence number (KAFKA-15591): also the second batch's, when the first came before the broker knew that it leads.
+The second batch of a partition waits until the first is acknowledged. A broker without state for a producer accepts any
+sequence number (KAFKA-15591). It would accept the second batch if the first was refused because the broker did not know
+yet that it leads.
 
 Which error does what: a moved leader, a lost connection, too few replicas → again, until `delivery.timeout.ms`.
 A batch behind one that failed is refused as out of order: it goes again with it. Anything else fails the write, and
