@@ -32,7 +32,7 @@ class JobRun(Run):
     __slots__ = ("_job", "has_begun", "is_over", "lease", "task")
 
     def __init__(self, lease: Lease, *, route: str, now_ms: int, job: Job | None = None) -> None:
-        """`job` is that of the attempt before."""
+        """`job`: the account of the previous attempt, if there was one."""
         super().__init__(
             topic_partition=lease.topic_partition,
             epoch=0,

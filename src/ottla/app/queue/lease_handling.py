@@ -67,14 +67,18 @@ class LeaseHandling(JobSettlement):
                     self._event("queue_partition_refused", "error", partition=str(name), error=error.name)
 
     def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
-        """Take in what a worker did. One whose job is done begins with the next in the same step, if there is one."""
+        """Apply the result of a worker. A worker whose job succeeded begins the next queued job in the same step."""
         match event:
             case events.RunFinished(run, result):
                 assert isinstance(run, JobRun)
                 if takes_run and is_success(result):
                     with self._client.lock:
-                        if run.lease.is_held and not run.is_over:
-                            return self._accept(run)
+                        is_held = run.lease.is_held and not run.is_over
+                        following, effects = self._accept(run) if is_held else (None, [])
+                    if is_held:
+                        if effects:
+                            self._client.perform(effects)
+                        return following
                 if result.fatal is not None:
                     fatal = result.fatal
                     self._dead_worker = f"{self._plan.name}: a worker died: {fatal.error_type}: {fatal.message}"
@@ -96,15 +100,15 @@ class LeaseHandling(JobSettlement):
                 self._client.finished(run.lease, None)
         return None
 
-    def _accept(self, run: JobRun) -> Run | None:
-        """The usual end of a job, with one lock for it and the begin of the next."""
+    def _accept(self, run: JobRun) -> tuple[JobRun | None, list[Effect]]:
+        """Accept the job and begin the next queued one under one lock."""
         self._policy.succeeded()
         following: JobRun | None = self._workers.poll()
         then = None if following is None else following.lease
-        has_begun = self._client.finished(run.lease, Acknowledgement.ACCEPT, then=then)
+        has_begun, effects = self._client.finish(run.lease, Acknowledgement.ACCEPT, then)
         if following is not None:
             following.has_begun = has_begun
-        return following
+        return following, effects
 
     def _hand_out(self, lease: Lease, now_ms: int) -> None:
         before: JobRun | None = lease.data

@@ -28,7 +28,7 @@ class SharePartitionAnswer:
     """Why some of the records could not be read."""
 
     def offsets(self, first: int, last: int) -> Sequence[int]:
-        """Return the offsets from `first` to `last` that have a record. The range may be wide, and have few of them."""
+        """Return the offsets from `first` to `last` that have a record. The range may be wide and hold few records."""
         records = self.records
         if last - first < len(records):
             return [offset for offset in range(first, last + 1) if offset in records]

@@ -128,18 +128,26 @@ class LeaseClient:
             return self.member.begin(lease, self.now_ms())
 
     def finished(self, lease: Lease, kind: Acknowledgement | None, *, then: Lease | None = None) -> bool:
-        """Take in that the worker is free again; None keeps the lease. `then` is the lease that it begins with next:
-        returns False if there is none, or it ended meanwhile."""
+        """Free the worker, and acknowledge the lease with `kind`; None keeps it. `then` is the lease the worker begins
+        next. Returns whether it began."""
         with self.lock:
-            now_ms = self.now_ms()
-            effects = self.member.finished(lease, kind, now_ms)
-            begins = then is not None and self.member.begin(then, now_ms)
-            self._wake_brokers(now_ms)
-            if self.member.work.waiting or not len(self.member.leases):
-                self.wake()
+            begins, effects = self.finish(lease, kind, then)
         if effects:
             self.perform(effects)
         return begins
+
+    def finish(
+        self, lease: Lease, kind: Acknowledgement | None, then: Lease | None = None
+    ) -> tuple[bool, list[Effect]]:
+        """With the lock: do as `finished`, and return the effects too. Pass them to `perform` after the lock's
+        release: a dead letter that is written again may wait for its producer."""
+        now_ms = self.now_ms()
+        effects = self.member.finished(lease, kind, now_ms)
+        begins = then is not None and self.member.begin(then, now_ms)
+        self._wake_brokers(now_ms)
+        if self.member.work.waiting or not len(self.member.leases):
+            self.wake()
+        return begins, effects
 
     def waits(self, lease: Lease, due_ms: int) -> None:
         """Take in that the worker is free again, and the record is handled once more at `due_ms`."""
@@ -171,7 +179,8 @@ class LeaseClient:
             is_held = lease.state is LeaseState.RUNNING
             if not lease.has_worker:
                 return False
-            self.finished(lease, kind)
+            _, effects = self.finish(lease, kind)
+        self.perform(effects)
         return is_held
 
     @property
