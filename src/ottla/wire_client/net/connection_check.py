@@ -77,7 +77,8 @@ def greet(address: Address, settings: Mapping[str, Any]) -> str | None:
 
     Returns what there is to wait for: a token, while its endpoint does not answer.
 
-    Takes at most two or three seconds, and a round trip or two where all is well.
+    Takes a few round trips where all is well. Each step (a connection, TLS, a response) may take 0.8 s: a broker
+    that is slow at every one of them takes several seconds.
     """
     protocol = str(settings.get("security.protocol", "PLAINTEXT")).upper()
     mechanism = str(settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")))
@@ -121,7 +122,7 @@ def _check_that_nobody_logs_in(connection: Connection, address: Address, wire: W
     except OttlaError:
         return
     if answer.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
-        if _answers_anybody(address, wire):  # franz-go's kfake takes a login, and needs none
+        if _serves_without_login(address, wire):  # kfake answers SaslHandshake but requires no login
             return
         wanted = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
         raise ConfigError(
@@ -130,7 +131,7 @@ def _check_that_nobody_logs_in(connection: Connection, address: Address, wire: W
         )
 
 
-def _answers_anybody(address: Address, wire: WireSettings) -> bool:
+def _serves_without_login(address: Address, wire: WireSettings) -> bool:
     try:
         with closing(Connection(address.host, address.port, wire)) as connection:
             connection.call(ApiKey.METADATA, {"topics": [], "allow_auto_topic_creation": False})
