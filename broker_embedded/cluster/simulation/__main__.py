@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.figures:
         return _figures(options.brokers)
     draws = draw_share_groups if options.share_groups else draw
-    minutes = options.minutes or (0.1 if options.share_groups else 2.0)
+    minutes = options.minutes if options.minutes is not None else (0.1 if options.share_groups else 2.0)
     failed: list[int] = []
     outcomes: list[SimulationOutcome] = []
     for seed in range(options.first, options.first + options.seeds):

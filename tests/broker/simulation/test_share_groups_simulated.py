@@ -38,6 +38,11 @@ def test_the_command_runs_seeds_of_share_groups(capsys: pytest.CaptureFixture[st
     assert last.startswith("2 seeds, 0 failed; ")
 
 
+def test_the_command_takes_no_minutes_at_their_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--share-groups", "--seeds", "1", "--minutes", "0"]) == 0
+    assert "3 brokers, 0 min" in capsys.readouterr().out
+
+
 @pytest.mark.complete
 @pytest.mark.parametrize("seed", range(3, 23))
 def test_share_groups_beside_transactions(seed: int) -> None:
