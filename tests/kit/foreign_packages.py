@@ -30,6 +30,7 @@ def folder_of(requirement: str) -> str:
             [*command, "--target", str(building), requirement], capture_output=True, text=True, timeout=_INSTALL_S
         )
     except subprocess.TimeoutExpired:
+        shutil.rmtree(building, ignore_errors=True)
         pytest.skip(f"{requirement}: pip install did not end in {_INSTALL_S} s")
     if got.returncode:
         shutil.rmtree(building, ignore_errors=True)

@@ -10,6 +10,8 @@ import pyspark
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
+_FETCH_S = 300
+
 
 class Unavailable(Exception):
     """The jars cannot be had here; the message says why."""
@@ -23,7 +25,10 @@ def maven_jars(pom: str, folder: Path) -> list[Path]:
     command = ["mvn", "-q", "-B", "-f", str(Path(__file__).with_name(pom))]
     command += [f"-Dhadoop.version={client.stem.rpartition('-')[2]}", f"-DoutputDirectory={folder}"]
     command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"needs the jars of {pom} from Maven Central: mvn did not end in {_FETCH_S} s") from None
     if ran.returncode:
         raise Unavailable(f"needs the jars of {pom} from Maven Central: {ran.stdout[-300:]}")
     return list(folder.glob("*.jar"))
