@@ -78,8 +78,11 @@ def listener() -> Iterator[Callable[[Callable[[socket.socket], Any]], Address]]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                with connection:
-                    answer(connection)
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        def serve(connection: socket.socket) -> None:
+            with connection, suppress(OSError):  # the client may be gone
+                answer(connection)
 
         threading.Thread(target=accept, daemon=True).start()
         return Address("127.0.0.1", server.getsockname()[1])
