@@ -76,7 +76,7 @@ def test_tls_with_client_certificates(make_bridge, make_topic, kafka: Kafka, tmp
     client_cert = authority.issue_cert("device-7@example.org", common_name="device-7")
     topic = make_topic()
     tls = TlsFiles(certificate=tmp_path / "server.pem", client_ca=tmp_path / "ca.pem")
-    bridge = make_bridge([Rule("#", topic, key="{user}")], tls=tls, listen=["mqtts://127.0.0.1:0"])
+    bridge = make_bridge([Rule("#", topic, key="{user}")], tls=tls, listen=["mqtts://127.0.0.1:0", "127.0.0.1:0"])
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
@@ -87,6 +87,22 @@ def test_tls_with_client_certificates(make_bridge, make_topic, kafka: Kafka, tmp
             client.publish("a", b"1")
             client.ack()
     assert {record.key for record in kafka.consume_all(topic)} == {b"device-7"}, "no name that nobody checked"
+    with StrictClient(bridge.ports[1], username="device-7") as client:
+        client.publish("a", b"without a certificate")
+        client.ack()
+    keys = {record.value: record.key for record in kafka.consume_all(topic)}
+    assert keys == {b"1": b"device-7", b"without a certificate": b""}
+
+
+def test_a_user_name_that_nobody_checks_is_the_user_where_there_are_no_certificates(
+    make_bridge, make_topic, kafka: Kafka
+):
+    topic = make_topic()
+    bridge = make_bridge([Rule("#", topic, key="{user}")])
+    with StrictClient(bridge.ports[0], username="device-7") as client:
+        client.publish("a", b"1")
+        client.ack()
+    assert [record.key for record in kafka.consume_all(topic)] == [b"device-7"]
 
 
 def test_an_authority_that_was_taken_out_of_the_file_is_not_trusted_after_a_reload(

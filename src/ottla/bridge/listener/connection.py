@@ -272,8 +272,7 @@ class PublisherConnection(asyncio.BufferedProtocol):
             return
         connect.password = None
         self._client_id = connect.client_id or listener.new_client_id()
-        is_checked = not listener.logins.is_open  # else anybody with a certificate could take another's name
-        self._user = (connect.username if is_checked or certificate is None else None) or certificate or ""
+        self._user = listener.logins.user(connect.username, certificate)
         self._is_clean = connect.clean_start
         longest_s = listener.limits.max_session_expiry_s
         if session.version == V5:

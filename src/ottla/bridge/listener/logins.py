@@ -30,14 +30,23 @@ Authenticate = Callable[[Login], "bool | Awaitable[bool]"]
 class Logins:
     """Decides about logins. With neither users nor a function everybody may publish."""
 
-    def __init__(self, users: Users | None, function: Authenticate | None) -> None:
+    def __init__(self, users: Users | None, function: Authenticate | None, *, has_client_ca: bool = False) -> None:
+        """`has_client_ca`: clients of a TLS listener have certificates, whose names nobody else may take."""
         self.users = users
         self._function = function
+        self._has_client_ca = has_client_ca
 
     @property
     def is_open(self) -> bool:
         """Return whether everybody may publish."""
         return self.users is None and self._function is None
+
+    def user(self, username: str | None, certificate_name: str | None) -> str:
+        """Return the name of a client that was admitted, or nothing. An unchecked user name could be the common name of
+        another client's certificate, so it is ignored where there are certificates."""
+        if self.is_open and self._has_client_ca:
+            username = None
+        return username or certificate_name or ""
 
     async def admits(self, login: Login) -> bool:
         """Return whether this client may publish. What a function raises is logged, and is no admission."""

@@ -29,7 +29,7 @@ LISTEN = "mqtt-listen"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFiles:
-    """What files said when they were read again."""
+    """Mapping, users and TLS context that were read for a reload."""
 
     mapping: MappingFile
     users: Users | None
@@ -95,7 +95,11 @@ class Roads:
                 sink=sink,
                 forwarder=forwarder,
                 counts=counts,
-                logins=Logins(self._users(), settings.authenticate),
+                logins=Logins(
+                    self._users(),
+                    settings.authenticate,
+                    has_client_ca=settings.tls is not None and settings.tls.client_ca is not None,
+                ),
                 limits=settings.limits,
                 max_connections=settings.max_connections,
                 tls=self._tls,
