@@ -1,7 +1,7 @@
 """Pauses between connections to a broker, the same for MQTT and AMQP.
 
-A connection that ends soon is not worth a fast return, even if messages came in: a message that cannot be written ends
-it each time, a quorum queue counts each delivery, and two clients with one id end each other's.
+A connection that ended soon is followed by a longer pause, even if messages came in: a message that cannot be written
+ends it each time, a quorum queue counts each delivery, and two clients with one id end each other's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,5 @@ LASTING_S: Final = 10.0
 
 
 def next_pause_s(pause_s: float, *, served_s: float) -> float:
-    """Return the pause behind a connection over which messages could come in for `served_s`; `pause_s` is the one
-    before."""
+    """Return the pause after a connection that received for `served_s`; `pause_s` is the previous pause."""
     return FIRST_PAUSE_S if served_s >= LASTING_S else min(LONGEST_PAUSE_S, 2 * pause_s)

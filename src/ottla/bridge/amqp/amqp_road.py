@@ -47,7 +47,7 @@ class AmqpRoad:
         prefetch: int,
     ) -> None:
         self._pika: Any = importlib.import_module("pika")
-        self._io: Any = importlib.import_module("ottla.bridge.amqp.pika_io").ReadingBetween
+        self._io: Any = importlib.import_module("ottla.bridge.amqp.pika_io").InterceptedIO
         self._url = url
         self._queue = queue
         self._prefetch = prefetch
@@ -69,7 +69,7 @@ class AmqpRoad:
         self.problem: str | None = f"{url}: not connected yet"
         """Why no messages come in, or None while they do."""
         self._queue_problem: str | None = None
-        """Why the connection is closed from here."""
+        """Why the bridge itself closed the connection."""
         self._consuming_s: float | None = None
         """When messages could come in over this connection, by the monotonic clock."""
 
@@ -117,7 +117,7 @@ class AmqpRoad:
                 )
                 self._connection.ioloop.start()
             except Exception as error:  # pika raises what its callbacks and the socket raise
-                self.problem = f"{self._url}: {_said(error)}"
+                self.problem = f"{self._url}: {error_text(error)}"
             self._void()
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -165,7 +165,7 @@ class AmqpRoad:
         connection.channel(on_open_callback=self._channel_opened)
 
     def _not_opened(self, connection: Any, error: Any) -> None:
-        self.problem = f"{self._url}: {_said(error)}"
+        self.problem = f"{self._url}: {error_text(error)}"
         connection.ioloop.stop()
 
     def _closed(self, connection: Any, reason: Any) -> None:
@@ -190,7 +190,7 @@ class AmqpRoad:
         self._lost_queue("the broker has cancelled its consumer")
 
     def _lost_queue(self, reason: str) -> None:
-        if self._queue_problem is None:  # its close has another reason
+        if self._queue_problem is None:  # keep the first reason: the close that follows reports another
             self._queue_problem = self.problem = f"{self._url}: queue {self._queue}: {reason}"
         self._void()
         if self._connection is not None and self._connection.is_open:
@@ -227,7 +227,7 @@ class AmqpRoad:
             self._forward_held()
 
     def _forward_held(self) -> None:
-        """Forward messages in order. While a schema registry does not answer, or the room is taken, they wait."""
+        """Forward messages in order. While a schema registry does not answer, or the sink is full, they wait."""
         held = self._held
         while held and not self._stopping.is_set():
             if self.sink.is_full:
@@ -291,6 +291,6 @@ class AmqpRoad:
             connection.ioloop.stop()
 
 
-def _said(error: Any) -> str:
-    """Return what an error of pika says. Some say it in their `repr` alone."""
+def error_text(error: Any) -> str:
+    """Return the text of an error of pika; some have it only in their `repr`."""
     return f"{type(error).__name__}: {error}" if str(error) else repr(error)

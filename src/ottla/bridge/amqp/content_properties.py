@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 _DEEPEST: Final = 32
-"""Tables and lists in each other."""
+"""Most levels of nested tables and lists."""
 
 _HEADERS: Final = 2
 _NAMES: Final = (
@@ -124,7 +124,7 @@ def _long(data: bytes, at: int) -> tuple[bytes, int]:
     (size,) = struct.unpack_from(">I", data, at)
     end = at + 4 + size
     if end > len(data):
-        raise ValueError(f"a field of {size:,} bytes ends behind the properties")
+        raise ValueError(f"a field of {size:,} bytes extends past the end of the properties")
     return data[at + 4 : end], end
 
 
@@ -167,5 +167,5 @@ def _value(data: bytes, at: int, deepest: int) -> tuple[Any, int]:
     if nested is None:
         raise ValueError(f"found a field of type {kind!r}")
     if not deepest:
-        raise ValueError(f"found more than {_DEEPEST} tables in each other")
+        raise ValueError(f"found tables or lists nested more than {_DEEPEST} deep")
     return nested(data, at, deepest - 1)

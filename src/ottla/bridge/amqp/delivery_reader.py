@@ -6,8 +6,7 @@ the rest of the way into Kafka. Here a delivery is read at once where it is in o
 frames at a time: other methods, other channels, deliveries with a frame of another channel in between, and bytes that
 are no AMQP.
 
-What a publisher gives all of its messages is decoded once: exchange, routing key and properties with the same bytes are
-the same envelope.
+Deliveries whose exchange, routing key and properties have the same bytes share one decoded envelope.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MOST_FRAME_BYTES: Final = 131_072
 """The largest frame that pika accepts by default."""
 
 MOST_BODY_BYTES: Final = 128 << 20
-"""The largest body that RabbitMQ accepts by default."""
+"""The largest body that RabbitMQ accepts by default before version 4; larger bodies are left to pika."""
 
 _Envelope = TypeVar("_Envelope")
 
@@ -64,7 +63,7 @@ class DeliveryReader(Generic[_Envelope]):
         self._pass_on = pass_on
         self._envelopes: dict[tuple[bytes, bytes], _Envelope] = {}
         self._waiting: list[bytes] = []
-        """Bytes that do not end a delivery or a frame yet."""
+        """Bytes of an incomplete frame or delivery."""
         self._size = 0
         self._wanted = 0
         self._is_amqp = True

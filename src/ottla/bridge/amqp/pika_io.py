@@ -1,4 +1,4 @@
-"""The I/O of pika's `SelectConnection`, with something between its socket and its reading.
+"""pika's I/O with a hook on the bytes received.
 
 pika takes an object for its I/O and gives it a factory of protocols, whose `data_received` gets what the socket has.
 """
@@ -13,8 +13,8 @@ from pika.adapters.select_connection import IOLoop
 from pika.adapters.utils.selector_ioloop_adapter import SelectorIOServicesAdapter
 
 
-class ReadingBetween(SelectorIOServicesAdapter):  # type: ignore[misc]
-    """`reading` gets pika's function that takes bytes, and returns the one that takes them in its place."""
+class InterceptedIO(SelectorIOServicesAdapter):  # type: ignore[misc]
+    """`reading` is called with pika's `data_received` and returns the function that replaces it."""
 
     def __init__(self, reading: Callable[[Callable[[bytes], Any]], Callable[[bytes], Any]]) -> None:
         super().__init__(IOLoop())

@@ -106,8 +106,8 @@ class Bridge:
             self._thread.join(self._settings.drain_s + 30)
 
     def reload(self) -> None:
-        """Read mapping, users and certificates again. What cannot be read, or names a topic that is missing or may not
-        be written, leaves all as it was, and is logged."""
+        """Read mapping, users and certificates again. If a file cannot be read, or the mapping names a topic that is
+        missing or not writable, nothing changes and the error is logged."""
         self._call(self._begin_reload)
 
     @property
