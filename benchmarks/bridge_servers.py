@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import servers
+from confluent_kafka import Consumer, TopicPartition
 
 LISTENER = "ottla"
 WAIT_S = 300.0
@@ -42,26 +43,29 @@ def embedded() -> Iterator[servers.Server]:
 
 def ends_at(bootstrap: str, wanted: int) -> float:
     """Wait until the topic has so many records; returns the time."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
     until_s = time.perf_counter() + WAIT_S
-    try:
-        while time.perf_counter() < until_s:
-            ends = [consumer.get_watermark_offsets(TopicPartition("m", number), timeout=10)[1] for number in range(4)]
-            if sum(ends) >= wanted:
-                return time.perf_counter()
+    with _watching(bootstrap) as consumer:
+        while (found := end_offsets(consumer)) < wanted:
+            if time.perf_counter() >= until_s:
+                raise SystemExit(f"only {found:,} of {wanted:,} records came")
             time.sleep(0.05)
-        raise SystemExit(f"only {sum(ends):,} of {wanted:,} records came")
-    finally:
-        consumer.close()
+    return time.perf_counter()
 
 
 def total(bootstrap: str) -> int:
-    from confluent_kafka import Consumer, TopicPartition
+    with _watching(bootstrap) as consumer:
+        return end_offsets(consumer)
 
+
+def end_offsets(consumer: Consumer) -> int:
+    """Return the sum of the topic's end offsets."""
+    return sum(consumer.get_watermark_offsets(TopicPartition("m", n), timeout=10)[1] for n in range(4))
+
+
+@contextlib.contextmanager
+def _watching(bootstrap: str) -> Iterator[Consumer]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
     try:
-        return sum(consumer.get_watermark_offsets(TopicPartition("m", n), timeout=10)[1] for n in range(4))
+        yield consumer
     finally:
         consumer.close()
