@@ -20,6 +20,12 @@ from ottla.spark.checkpoints.lease import lease
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch):
+    """A lock on `viewfs` watches itself for two thirds of its lease."""
+    monkeypatch.setattr(module, "lease", lambda *where: lease(*where, lease_s=3))
+
+
 @pytest.fixture
 def pipeline(kafka, make_topic, lake, spark):
     topic, dead = make_topic(), make_topic("dead")
@@ -51,6 +57,28 @@ def test_files_of_hadoop_are_read_written_created_once_and_moved(spark, lake):
     assert files.names(lake) == []
     with pytest.raises(ConfigError, match="viewfs://nowhere/x"):
         files.read("viewfs://nowhere/x")
+
+
+def test_two_that_write_a_file_at_the_same_moment_do_not_share_a_scratch_file(spark, lake, monkeypatch):
+    files = files_of(lake)
+    put = files._put
+
+    def put_beside_another(*arguments):
+        put(*arguments)
+        monkeypatch.setattr(files, "_put", put)
+        files.write(f"{lake}/a", b"two")
+
+    monkeypatch.setattr(files, "_put", put_beside_another)
+    files.write(f"{lake}/a", b"one")
+    assert (files.read(f"{lake}/a"), files.names(lake)) == (b"one", ["a"])
+
+
+def test_only_file_systems_that_create_in_one_step_are_trusted_with_a_lock(spark, lake):
+    assert not files_of(lake).is_create_conditional
+    assert files_of("hdfs://127.0.0.1:1/lake").is_create_conditional
+    assert files_of("webhdfs://127.0.0.1:1/lake").is_create_conditional
+    with pytest.raises(ConfigError, match="none://lake"):
+        _ = files_of("none://lake").is_create_conditional
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(spark, lake, tmp_path, monkeypatch):

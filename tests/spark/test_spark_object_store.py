@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -78,6 +79,20 @@ def test_files_are_the_same_on_a_disk_and_on_an_object_store(folder):
     assert files.names(f"{folder}-moved") == ["below"]
     files.delete(f"{folder}-moved")
     assert files.names(f"{folder}-moved") == []
+
+
+def test_two_that_write_a_local_file_at_the_same_moment_do_not_share_a_scratch_file(tmp_path, monkeypatch):
+    files, write_bytes, path = LocalFiles(), Path.write_bytes, tmp_path / "a"
+
+    def write_beside_another(scratch, content):
+        written = write_bytes(scratch, content)
+        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+        files.write(str(path), b"two")
+        return written
+
+    monkeypatch.setattr(Path, "write_bytes", write_beside_another)
+    files.write(str(path), b"one")
+    assert (path.read_bytes(), files.names(str(tmp_path))) == (b"one", ["a"])
 
 
 def test_a_store_that_cannot_be_used_is_named_with_its_address(store, monkeypatch):

@@ -53,6 +53,7 @@ found = {}
 if step == "killed":
     files = files_of(lake)
     with ThreadPoolExecutor(8) as pool:
+        found["conditional"] = files.is_create_conditional
         found["created"] = list(pool.map(lambda number: files.create(f"{lake}/once", b"%d" % number), range(8)))
     run(pipeline)
     found["lag"] = [each.records for each in pipeline.lag()]
@@ -125,6 +126,7 @@ def drive(kafka, make_topic, jars, tmp_path, monkeypatch):
 def test_a_pipeline_on_an_object_store_survives_its_driver(drive, kafka):
     kafka.produce(drive.topic, [json.dumps({"n": i}) for i in range(25)] + ["{"], partition=0)
     found = drive("killed")
+    assert found["conditional"]
     assert found["created"].count(True) == 1  # by conditional requests, side by side
     assert set(found["lag"]) == {0}
     assert found["second"].endswith("a query is running on this checkpoint ")

@@ -11,10 +11,9 @@ others raise `ConfigError` with the address when their store refuses or cannot b
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +29,9 @@ LARGEST: Final = 64 * 2**20
 class Files(Protocol):
     """Small files, by their full address."""
 
-    is_create_conditional: bool
-    """`create` is one step: of two calls at the same moment, one returns False."""
+    @property
+    def is_create_conditional(self) -> bool:
+        """Return whether `create` is one step: of two calls at the same moment, one returns False."""
 
     def read(self, path: str) -> bytes | None:
         """Return the content; None where there is no file."""
@@ -59,7 +59,7 @@ def files_of(location: str) -> Files:
     from ottla.spark.checkpoints.foreign_files import ArrowFiles, HadoopFiles
 
     session = _session()
-    return ArrowFiles(location) if session is None else HadoopFiles(session)
+    return ArrowFiles(location) if session is None else HadoopFiles(session, location)
 
 
 def is_local(location: str) -> bool:
@@ -112,7 +112,7 @@ class LocalFiles:
     def write(self, path: str, content: bytes) -> None:
         target = local_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+        scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         scratch.write_bytes(content)
         scratch.replace(target)
 

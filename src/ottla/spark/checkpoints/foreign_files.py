@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,18 +20,26 @@ file of its own, which is replaced a moment later."""
 _RENAMES: Final = ("file", "hdfs", "viewfs", "webhdfs")
 """Hadoop's file systems in which a rename is one step, and a file that is being written can be seen."""
 
+_CREATES: Final = ("hdfs", "webhdfs")
+"""Hadoop's file systems that create a file by one request to the NameNode, which refuses one that exists."""
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 
 
 class HadoopFiles:
     """Files of any file system that the session's Hadoop knows."""
 
-    is_create_conditional = True
-
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, location: str) -> None:
+        self._location = location
         self._jvm = spark._jvm
         self._gateway = spark.sparkContext._gateway
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    @property
+    def is_create_conditional(self) -> bool:
+        """Return whether the file system of the location creates in one step. Others may look first, then write."""
+        with as_config_error(self._location):
+            fs, there = self._open(self._location)
+            return fs.getScheme() in _CREATES or bool(fs.hasPathCapability(there, _CONDITIONAL))
 
     def read(self, path: str) -> bytes | None:
         with as_config_error(path):
@@ -82,7 +91,7 @@ class HadoopFiles:
                 self._put(fs, there, content)
                 return
             fs.mkdirs(there.getParent())
-            scratch = self._jvm.org.apache.hadoop.fs.Path(there.getParent(), f".{there.getName()}.{os.getpid()}")
+            scratch = self._jvm.org.apache.hadoop.fs.Path(there.getParent(), f".{there.getName()}.{uuid.uuid4().hex}")
             self._put(fs, scratch, content)
             hadoop = self._jvm.org.apache.hadoop.fs
             overwrite = self._gateway.new_array(getattr(hadoop, "Options$Rename"), 1)
@@ -90,7 +99,7 @@ class HadoopFiles:
             hadoop.FileContext.getFileContext(there.toUri(), self._conf).rename(scratch, there, overwrite)
 
     def create(self, path: str, content: bytes) -> bool:
-        """By one conditional request where the file system has it: HDFS, and S3A of Hadoop 3.4.2 and later."""
+        """By one conditional request where the file system has it, see `is_create_conditional`."""
         try:
             with as_config_error(path):
                 fs, there = self._open(path)

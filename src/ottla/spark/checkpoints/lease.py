@@ -6,9 +6,9 @@
 2. The owner writes a new beat into its file every third of the lease.
 3. Whoever finds a file that is not released watches it. A beat that changes: the owner lives, and the lock is refused.
    None for the whole lease: the owner is dead, and the next number may be taken.
-4. Where writes are not conditional, whoever has written its file watches it for two thirds of the lease. An owner that
-   it has overwritten writes a beat in that time, and another one that looked at the same moment its own file: the lock
-   is refused. Then it writes a beat, in time for those that watch it.
+4. Where writes are not conditional, a process that created its file watches it for two thirds of the lease. If the
+   content changes, an owner that it overwrote is alive, or another process created the file at the same moment: the
+   lock is refused. Otherwise it writes a beat, before those that watch it give up.
 
 No two clocks are compared: the watcher measures with its own. An owner that cannot write for longer than the lease may
 lose it while it runs; Spark then stops one of the two queries, for both write the same log.
@@ -121,7 +121,7 @@ def _await_death(files: Files, location: str, seen: Held, lease_s: float) -> Non
 
 
 def _await_no_other(files: Files, location: str, number: int, owner: _Owner, lease_s: float) -> None:
-    """Return when no other owner has written into the file for two beats, and write one."""
+    """Wait two beats, then write a beat. Raises `ConfigError` if another owner wrote the file meanwhile."""
     deadline = time.monotonic() + lease_s * 2 / 3
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(left, lease_s / _LOOKS))
