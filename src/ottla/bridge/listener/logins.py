@@ -31,7 +31,7 @@ class Logins:
     """Decides about logins. With neither users nor a function everybody may publish."""
 
     def __init__(self, users: Users | None, function: Authenticate | None, *, has_client_ca: bool = False) -> None:
-        """`has_client_ca`: clients of a TLS listener have certificates, whose names nobody else may take."""
+        """`has_client_ca`: clients of a TLS listener have certificates, whose names are not for other clients."""
         self.users = users
         self._function = function
         self._has_client_ca = has_client_ca
