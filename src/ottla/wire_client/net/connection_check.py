@@ -132,11 +132,12 @@ def _check_that_nobody_logs_in(connection: Connection, address: Address, wire: W
 
 
 def _serves_without_login(address: Address, wire: WireSettings) -> bool:
+    """Return whether the listener answers Metadata before a login, or answers too late."""
     try:
         with closing(Connection(address.host, address.port, wire)) as connection:
             connection.call(ApiKey.METADATA, {"topics": [], "allow_auto_topic_creation": False})
-    except OttlaError:
-        return False
+    except OttlaError as error:
+        return isinstance(error.__cause__, TimeoutError)
     return True
 
 
