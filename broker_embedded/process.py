@@ -260,11 +260,12 @@ def _security(options: argparse.Namespace) -> Security | None:
     """Return the security that the options request; its module is imported only then."""
     from pathlib import Path
 
-    users = _pairs("--user", options.user, "NAME=PASSWORD")
-    if options.users is not None:
-        from broker_embedded.security.users_file import pairs_in
+    users: dict[str, str] = {}
+    if options.user or options.users is not None:
+        from broker_embedded.security.users_file import pairs_in, users_of
 
-        users |= _pairs("--users", pairs_in(Path(options.users), "--users"), "NAME=PASSWORD")
+        in_file = [] if options.users is None else pairs_in(Path(options.users), "--users")
+        users = users_of({"--user": options.user, "--users": in_file})
     named: dict[str, Any] = {
         "users": users,
         "mechanisms": tuple(options.sasl_mechanism),
@@ -349,7 +350,6 @@ def _pairs(option: str, pairs: Sequence[str], wanted: str) -> dict[str, str]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            found_pair = "" if "PASSWORD" in wanted else f"found {pair!r}, "  # it may be a password
-            raise StartupError(f"{option}: {found_pair}wanted {wanted}")
+            raise StartupError(f"{option}: found {pair!r}, wanted {wanted}")
         found[key] = value
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ def pairs_in(path: Path, option: str) -> list[str]:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
-        lines = data.decode().splitlines()
+        lines = data.decode("utf-8-sig").split("\n")  # splitlines() would cut a password at U+0085 and the like
     except UnicodeDecodeError:
         raise StartupError(f"{option} {path}: wanted text in UTF-8") from None
     except OSError as error:
@@ -26,7 +27,7 @@ def pairs_in(path: Path, option: str) -> list[str]:
     if len(data) > _MOST_BYTES:
         raise StartupError(f"{option} {path}: found more than {_MOST_BYTES:,} bytes, wanted a file of users")
     pairs = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate((each.removesuffix("\r") for each in lines), 1):
         if not line.strip():
             continue
         name, equals, password = line.partition("=")
@@ -34,3 +35,24 @@ def pairs_in(path: Path, option: str) -> list[str]:
             raise StartupError(f"{option} {path}, line {number}: wanted NAME=PASSWORD")
         pairs.append(line)
     return pairs
+
+
+def users_of(options: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the passwords by user. Of each option that gives users there are the pairs NAME=PASSWORD.
+
+    Raises StartupError, without a password, for what is no pair and for a name that is given twice.
+    """
+    passwords: dict[str, str] = {}
+    given_in: dict[str, str] = {}
+    for option, pairs in options.items():
+        for pair in pairs:
+            name, equals, password = pair.partition("=")
+            if not name or not equals or not password:
+                raise StartupError(f"{option}: wanted NAME=PASSWORD")  # whatever was given may be a password
+            before = given_in.setdefault(name, option)
+            if name in passwords and before == option:
+                raise StartupError(f"{option}: found {name!r} twice, wanted it once")
+            if name in passwords:
+                raise StartupError(f"found {name!r} in {before} and in {option}, wanted one of them")
+            passwords[name] = password
+    return passwords

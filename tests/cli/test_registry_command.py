@@ -101,7 +101,8 @@ def test_in_memory_it_needs_no_cluster_and_says_who_may_do_what(start: Start, tm
     [
         (["--user", "s3cret"], "--user: wanted NAME=PASSWORD"),
         (["--user", "a:b=s3cret"], "--user: wanted NAME=PASSWORD"),
-        (["--user", "a=s3cret", "--read-only-user", "a=s3cret"], "found a as --user and as --read-only-user"),
+        (["--user", "a=s3cret", "--read-only-user", "a=s3cret"], "found 'a' in --user and in --read-only-user"),
+        (["--user", "a=s3cret", "--user", "a=s3cret2"], "--user: found 'a' twice, wanted it once"),
         (["--tls-key", "x.pem"], "found --tls-key without --tls-cert"),
         (["--tls-cert", "x.pem"], "wanted a readable certificate"),
         (["--host", "203.0.113.1"], "cannot listen at 203.0.113.1"),

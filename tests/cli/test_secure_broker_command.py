@@ -107,6 +107,21 @@ def test_a_file_of_users_that_cannot_be_read_is_refused_without_a_password(
     assert "s3cret" not in refused.output
 
 
+@pytest.mark.parametrize("command", [("broker", "start"), ("registry", "start", "--memory"), ()])
+def test_a_user_that_is_also_in_the_file_is_refused(
+    tmp_path: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "users").write_text("alice=s3cret\n")
+    options = ["--user", "alice=s3cret2", "--users", str(tmp_path / "users")]
+    if command:
+        refused = CliRunner().invoke(ottla_main, [*command, "--port", "0", *options])
+        code, said = refused.exit_code, refused.output
+    else:
+        code, said = main(options), capsys.readouterr().err
+    assert (code, "found 'alice' in --user and in --users, wanted one of them" in said) == (2, True), said
+    assert "s3cret" not in said
+
+
 def test_a_broker_that_takes_tokens() -> None:
     options = ["--topics", "orders", "--security-protocol", "SASL_PLAINTEXT", "--sasl-mechanism", "OAUTHBEARER"]
     options += ["--oauth", "scope=kafka", "--max-reauth-ms", "OAUTHBEARER=60000", "--log-level", "error"]
@@ -142,6 +157,7 @@ def test_a_broker_that_takes_tokens() -> None:
         (["--max-reauth-ms", "PLAIN=soon"], "--max-reauth-ms: PLAIN: found 'soon'"),
         (["--user", "alice=secret"], "users: --security-protocol is missing"),
         (["--security-protocol", "SASL_PLAINTEXT", "--user", "alice"], "--user: wanted NAME=PASSWORD"),
+        (["--user", "alice=a", "--user", "alice=b"], "--user: found 'alice' twice, wanted it once"),
         (["--security-protocol", "SSL"], "SSL needs the broker's certificate"),
         (["--security-protocol", "SSL", "--certificate", "/nowhere/x.pem"], "/nowhere/x.pem: No such file"),
         (

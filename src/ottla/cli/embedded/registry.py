@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.embedded.users_file import users_file_option, users_in
+from ottla.cli.embedded.users_file import users_file_option, users_in, users_of_options
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import warn
@@ -41,7 +41,7 @@ def registry() -> None:
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address to listen on. 0.0.0.0 is every address of this machine, open to all without --users.",
+    help="Address to listen on. 0.0.0.0 is every address of this machine, open to all without --user or --users.",
 )
 @click.option("--memory", is_flag=True, help="Keep the schemas in memory only, without a cluster.")
 @click.option(
@@ -87,12 +87,9 @@ def start(
     """
     from ottla.testing.registry import EmbeddedRegistry
 
-    accepted = _users("--user", users) | _users("--users", users_in(users_file, "--users"))
-    reading = _users("--read-only-user", readers)
-    reading |= _users("--read-only-users", users_in(readers_file, "--read-only-users"))
-    both = sorted(accepted.keys() & reading.keys())
-    if both:
-        raise InputError(f"found {both[0]} as --user and as --read-only-user, wanted one of them")
+    writing = {"--user": users, "--users": users_in(users_file, "--users")}
+    reading = {"--read-only-user": readers, "--read-only-users": users_in(readers_file, "--read-only-users")}
+    accepted = _users({**writing, **reading})
     tls = _tls(tls_cert, tls_key)
     servers: str | None = None
     if not memory:
@@ -102,14 +99,14 @@ def start(
         servers,
         host=host,
         port=port,
-        users={**accepted, **reading},
-        read_only=reading,
+        users=accepted,
+        read_only=_users(reading),
         tls=tls,
         settings={name: str(value) for name, value in kafka.items() if name != "bootstrap.servers"},
     )
     stopped = threading.Event()
     with stopped_by_signals(stopped.set), served:
-        opened = _what_is_open(host, served.port, has_login=bool(accepted or reading), is_encrypted=tls is not None)
+        opened = _what_is_open(host, served.port, has_login=bool(accepted), is_encrypted=tls is not None)
         if opened is not None:
             warn(opened)
         click.echo(f"ready registry={served.url}")
@@ -129,15 +126,11 @@ def _what_is_open(host: str, port: int, *, has_login: bool, is_encrypted: bool) 
     return f"{place} {who} and delete {more}; {secrecy}. For development only"
 
 
-def _users(option: str, pairs: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, equals, password = pair.partition("=")
-        if not equals or not name or not password or ":" in name:
-            # Whatever was given may be a password.
+def _users(options: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    for option, pairs in options.items():
+        if any(":" in pair.partition("=")[0] for pair in pairs):
             raise InputError(f"{option}: wanted NAME=PASSWORD, with a name without ':'")
-        found[name] = password
-    return found
+    return users_of_options(options)
 
 
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.embedded.users_file import users_file_option, users_in
+from ottla.cli.embedded.users_file import users_file_option, users_in, users_of_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,8 +80,8 @@ def security_arguments(
     for name, value in named.items():
         if value is not None:
             arguments += [f"--{name.replace('_', '-')}", value]
-    for user in (*users, *users_in(users_file, "--users")):
-        arguments += ["--user", user]
+    for name, password in users_of_options({"--user": users, "--users": users_in(users_file, "--users")}).items():
+        arguments += ["--user", f"{name}={password}"]
     for mechanism in mechanisms:
         arguments += ["--sasl-mechanism", mechanism]
     for pair in oauth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,5 +33,17 @@ def users_in(path: Path | None, option: str) -> list[str]:
 
     try:
         return pairs_in(path, option)
+    except StartupError as error:
+        raise InputError(str(error)) from None
+
+
+def users_of_options(options: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the passwords by user of the pairs NAME=PASSWORD in each option. Raises `InputError`, without a password,
+    for what is no pair and for a name that is given twice."""
+    from broker_embedded.common.errors import StartupError
+    from broker_embedded.security.users_file import users_of
+
+    try:
+        return users_of(options)
     except StartupError as error:
         raise InputError(str(error)) from None
