@@ -15,6 +15,7 @@ import pytest
 from process_lines import ProcessLines
 
 from ottla.admin import Admin
+from ottla.cli.services import reload
 from ottla.processes import file_changes
 from ottla.processes.file_changes import FileChanges, TooManyFiles, changed_between, stamps_below
 from ottla.testing import wait_until
@@ -230,6 +231,21 @@ def test_a_second_signal_ends_the_service_at_once(
         assert running.end() == 128 + signal.SIGTERM
     finally:
         running.close()
+
+
+DEAF = "import os, signal, threading; os.kill(os.getppid(), signal.SIGTERM); threading.Event().wait()"
+
+
+def test_a_service_that_obeys_no_order_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reload, "_GRACE_S", 0.1)
+    monkeypatch.setattr(reload, "_LAST_GRACE_S", 0.2)
+    assert reload.Reloader([sys.executable, "-c", DEAF], [tmp_path]).run() == 128 + signal.SIGKILL
+    assert capfd.readouterr().err.splitlines() == [
+        "ottla: the service has not ended after 0.1 s, ending it at once",
+        "ottla: the service has not ended after 0.2 s, killing it",
+    ]
 
 
 SLOW_START = """

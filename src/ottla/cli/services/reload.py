@@ -118,7 +118,8 @@ class Reloader:
             child.link.send_at_once(order)
             if self._has_ended(child, seconds):
                 break
-            _say(f"the service has not ended after {seconds:g} s, ending it at once")
+            then = "ending it at once" if order is STOP else "killing it"
+            _say(f"the service has not ended after {seconds:g} s, {then}")
             order = end_order(signal.SIGTERM)
         else:
             child.process.kill()
