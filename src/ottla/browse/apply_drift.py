@@ -14,10 +14,46 @@ from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
-    from ottla.admin.declared.apply_plan import PlannedChange
+    from ottla.admin.declared.apply_plan import ApplyPlan, PlannedChange
     from ottla.browse.registry_access import RegistryAccess
 
 RECORD_ENDING: Final = ".applied.json"
+
+
+class Comparison:
+    """Compares what is declared with a cluster and its registry, and with what was applied to the cluster before.
+
+    `record` is the file that remembers the latter. Raises InputError for schemas without a registry.
+    """
+
+    def __init__(self, admin: Admin, declared: DeclaredCluster, record: Path, registry: RegistryAccess | None) -> None:
+        self.cluster_id = admin.facts(()).cluster_id
+        self._applied = read_applied(record, self.cluster_id)
+        self._admin = admin
+        self._declared = declared
+        self._record = record
+        self._registry = required_registry(registry) if declared.schemas or self._applied.levels else None
+
+    def cluster_plan(self, *, prune: bool = False) -> ApplyPlan:
+        """Return the plan for the cluster, without that for the registry."""
+        return self._admin.plan_declared(
+            self._declared, applied=self._applied, prune=prune, record=str(self._record.absolute())
+        )
+
+    def schema_changes(self) -> tuple[PlannedChange, ...]:
+        """Return the changes of the registry: none if neither the declarations nor the record has schemas."""
+        if self._registry is None:
+            return ()
+        from ottla.browse.declared_schemas import planned_schemas
+
+        return planned_schemas(self._declared.schemas, self._applied, self._registry.open())
+
+
+def required_registry(registry: RegistryAccess | None) -> RegistryAccess:
+    """Return the registry whose schemas are declared. InputError without one."""
+    if registry is None:
+        raise InputError("found schemas and no registry, wanted --registry or OTTLA_REGISTRY")
+    return registry
 
 
 @fact
@@ -42,26 +78,18 @@ def declared_in_files(files: Sequence[Path]) -> DeclaredCluster:
 def find_drift(admin: Admin, files: Sequence[Path], registry: RegistryAccess | None) -> Drift:
     """Return what applying these files would change. What brokers or the registry refuse or do not answer is in
     `not_read`. InputError for files that declare nothing, and for schemas without a registry."""
-    declared = declared_in_files(files)
-    cluster_id = admin.facts(()).cluster_id
-    applied = read_applied(record_beside(files[0]), cluster_id)
-    has_schemas = bool(declared.schemas or applied.levels)
-    if has_schemas and registry is None:
-        raise InputError("found schemas and no registry, wanted --registry or OTTLA_REGISTRY")
+    compared = Comparison(admin, declared_in_files(files), record_beside(files[0]), registry)
     changes: list[PlannedChange] = []
     not_read: list[str] = []
     try:
-        changes += admin.plan_declared(declared, applied=applied).changes
+        changes += compared.cluster_plan().changes
     except OttlaError as error:
         not_read.append(str(error))
-    if has_schemas and registry is not None:
-        from ottla.browse.declared_schemas import planned_schemas
-
-        try:
-            changes += planned_schemas(declared.schemas, applied, registry.open())
-        except OttlaError as error:
-            not_read.append(str(error))
-    return Drift(cluster_id=cluster_id, changes=tuple(changes), not_read=tuple(not_read))
+    try:
+        changes += compared.schema_changes()
+    except OttlaError as error:
+        not_read.append(str(error))
+    return Drift(cluster_id=compared.cluster_id, changes=tuple(changes), not_read=tuple(not_read))
 
 
 def change_item(change: PlannedChange, doomed: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +47,7 @@ def _table(subject: str, schema: RegisteredSchema, file: str, level: str | None)
     yield f"file = {toml_text(file)}"
     if schema.references:
         used = [f"{each.name}={each.subject}:{each.version}" for each in schema.references]
-        yield f"references = {json.dumps(used, ensure_ascii=False)}"
+        yield f"references = [{', '.join(toml_text(each) for each in used)}]"
     if level is not None:
         yield f"compatibility = {toml_text(level)}"
 

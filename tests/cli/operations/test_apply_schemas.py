@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,6 +192,16 @@ def test_an_export_declares_every_subject_and_applies_to_another_registry(
     registry.register("x" * 300, '"string"')
     refused = ottla("apply", "export", "-o", "all.toml")
     assert (refused.exit_code, "found a name that is too long for a file" in refused.stderr) == (2, True)
+
+
+def test_an_export_is_toml_whatever_a_reference_is_called(ottla: Run, registry: RegistryAdmin) -> None:
+    registry.register("items-value", '{"type": "object"}', "JSON")
+    reference = SchemaReference("item\x7f.json", "items-value", 1)
+    registry.register("a-value", '{"$ref": "item%7F.json"}', "JSON", references=[reference])
+    exported = ottla("apply", "export", "-o", "all.toml")
+    assert exported.exit_code == 0, exported.output
+    declared = tomllib.loads(Path("all.toml").read_text())
+    assert declared["schemas"]["a-value"]["references"] == ["item\x7f.json=items-value:1"]
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,9 @@ def reaches_a_registry(command: F) -> F:
 
 
 def given_registry(url: str | None) -> RegistryAccess | None:
-    """Return the access to the registry of `--registry` with the login and the TLS of the environment, None without an
-    address."""
+    """Return the access to the registry of `--registry` or OTTLA_REGISTRY, with the login and the TLS of the
+    environment. None without an address."""
+    url = url or os.environ.get("OTTLA_REGISTRY")
     if not url:
         return None
     given: dict[str, Any] = {"registry": url, "registry_user": os.environ.get("OTTLA_REGISTRY_USER")}

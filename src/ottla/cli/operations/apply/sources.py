@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from ottla.errors import InputError
 if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.declared.apply_plan import ApplyPlan
-    from ottla.admin.declared.declared_cluster import Applied, DeclaredCluster
+    from ottla.admin.declared.declared_cluster import DeclaredCluster
     from ottla.serdes.registry_admin import RegistryAdmin
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,37 +66,25 @@ def planned(
     registry: str | None = None,
 ) -> ApplyPlan:
     """Return the plan from what files and services declare. `registry` is the address of the schema registry."""
-    from ottla.admin.declared.applied_file import read_applied
-
-    declared = declared_in(files, targets)
-    cluster_id = admin.facts(()).cluster_id
-    applied = read_applied(record, cluster_id)
-    plan = admin.plan_declared(declared, applied=applied, prune=prune, record=str(record.absolute()))
-    client = registry_of(declared, applied, registry)
-    if client is None:
-        return plan
     from ottla.admin.declared.apply_plan import ORDER
-    from ottla.browse.declared_schemas import planned_schemas
+    from ottla.browse.apply_drift import Comparison
+    from ottla.cli.shared.registry_options import given_registry
 
-    found = planned_schemas(declared.schemas, applied, client)
+    compared = Comparison(admin, declared_in(files, targets), record, given_registry(registry))
+    plan = compared.cluster_plan(prune=prune)
+    found = compared.schema_changes()
+    if not found:
+        return plan
     changes = sorted((*plan.changes, *found), key=lambda each: (each.is_deletion_of_topic, ORDER[each.kind]))
     return replace(plan, changes=tuple(changes))
 
 
-def registry_of(declared: DeclaredCluster, applied: Applied, url: str | None) -> RegistryAdmin | None:
-    """Return the client of the registry that declarations need; None where neither they nor the record has schemas.
-    InputError without an address."""
-    return open_registry(url) if declared.schemas or applied.levels else None
-
-
 def open_registry(url: str | None) -> RegistryAdmin:
     """Return the client of the registry whose schemas are declared."""
+    from ottla.browse.apply_drift import required_registry
     from ottla.cli.shared.registry_options import given_registry
 
-    access = given_registry(url or os.environ.get("OTTLA_REGISTRY"))
-    if access is None:
-        raise InputError("found schemas and no registry, wanted --registry or OTTLA_REGISTRY")
-    return access.open()
+    return required_registry(given_registry(url)).open()
 
 
 def declared_in(files: tuple[Path, ...], targets: tuple[str, ...]) -> DeclaredCluster:

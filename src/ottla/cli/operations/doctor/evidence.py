@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ def drift_of(kafka: Settings, files: tuple[Path, ...], facts: tuple[Path, ...], 
     if facts:
         raise InputError("found --declared and --facts, wanted a cluster to compare with the declarations")
     with open_admin(kafka) as admin:
-        return find_drift(admin, files, given_registry(registry or os.environ.get("OTTLA_REGISTRY")))
+        return find_drift(admin, files, given_registry(registry))
 
 
 def check_bridge(kafka: Settings, path: str) -> None:
