@@ -180,7 +180,7 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         (Options(allowed=["bob"], topics=["orders"]), "wanted KIND:NAME"),
         (Options(allowed=["User:bob"], groups=["g"], producer=True), "to which topic"),
         (Options(allowed=["User:bob"], topics=["orders"], consumer=True), "in which group"),
-        (Options(allowed=["User:bob"], topics=["orders"], producer=True, operations=["read"]), "leave the others out"),
+        (Options(allowed=["User:bob"], topics=["orders"], producer=True, operations=["read"]), "give no operations"),
         (Options(denied=["User:bob"], topics=["orders"], producer=True), "is allowed, not denied"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

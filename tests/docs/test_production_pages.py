@@ -182,7 +182,7 @@ class TestCompatibility:
     @pytest.mark.parametrize("package", ["confluent-kafka", "aiokafka", "pyspark", "pyarrow", "opentelemetry-sdk"])
     def test_the_oldest_versions_are_those_of_the_package(self, package: str) -> None:
         wanted = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
-        (oldest,) = {each.split(">=")[1] for each in wanted if re.match(rf"{package}>=", each)}
+        (oldest,) = {each.split(">=")[1] for each in wanted if re.match(rf"{package}(\[\w+\])?>=", each)}
         assert re.search(rf"^\| {package} \| {re.escape(oldest)} and newer", self.PAGE, re.MULTILINE | re.IGNORECASE)
 
     def test_the_pythons_are_those_of_the_package(self) -> None:

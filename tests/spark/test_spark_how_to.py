@@ -110,8 +110,8 @@ def test_every_option_of_sparks_connector_is_taken_or_refused_as_there_and_in_th
 
 
 def test_every_option_is_in_the_table_of_the_page():
-    from ottla.spark.options import DECODE_OPTION, KNOWN
+    from ottla.spark.options import DECODE_OPTION, KNOWN, WHERE_OPTION
 
     page = (HOW_TO / "spark.md").read_text(encoding="utf-8")
     undocumented = [name for name in KNOWN.values() if f"`{name}`" not in page]
-    assert undocumented == ["on_data_loss", DECODE_OPTION]  # an alias, and one that is not written by hand
+    assert undocumented == ["on_data_loss", DECODE_OPTION, WHERE_OPTION]  # an alias, and two not written by hand

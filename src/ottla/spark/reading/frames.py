@@ -43,7 +43,8 @@ def read(
     """Return a batch DataFrame of the topics' records. `options` are those of `format("ottla")`.
 
     `where` decides what is fetched at all: conditions on `topic`, `partition`, `offset` and `timestamp` as in SQL,
-    joined by AND. A time is in quotes, as `startingTimestamp` takes it (`timestamp >= '-2h'`).
+    joined by AND. A time is in quotes, as `startingTimestamp` takes it (`timestamp >= '-2h'`). Raises `ConfigError` for
+    a condition that cannot be read, or on a column that the options leave out.
     """
     given = _options(topic, bootstrap_servers, options)
     conditions = () if where is None else parse_where(where)
