@@ -164,8 +164,8 @@ def of_members(servers: str, members: int, jobs: int) -> float:
             thread.join()
 
 
-def on_each(results: Results, jobs: int, rounds: int) -> None:
-    """One broker after the other, and the other way round in the next round."""
+def on_each(results: Results, jobs: int, rounds: int) -> dict[tuple[int, str], list[float]]:
+    """Return the rates by members and broker: one broker after the other, and the other way round in the next round."""
     rates: dict[tuple[int, str], list[float]] = {(count, kind): [] for count in MEMBERS for kind in BROKERS}
     for number in range(rounds):
         for kind in list(BROKERS)[:: 1 if number % 2 == 0 else -1]:
@@ -180,8 +180,7 @@ def on_each(results: Results, jobs: int, rounds: int) -> None:
                         )
             except Missing as error:
                 results.problem(BY_MEMBERS.format(MEMBERS[0]), BROKERS[kind], str(error))
-    for (count, kind), found in rates.items():
-        results.add(BY_MEMBERS.format(count), BROKERS[kind], found, "jobs/s")
+    return rates
 
 
 def one_round(servers: str, jobs: int, rates: dict[str, list[float]], cpu_us: dict[str, list[float]]) -> None:
@@ -197,6 +196,27 @@ def one_round(servers: str, jobs: int, rates: dict[str, list[float]], cpu_us: di
         cpu_us[name].append((time.process_time() - began_s) / taken * 1e6)
         rates[name].append(rate)
         print(f"{name:45} {rate:10,.0f} jobs/s  {cpu_us[name][-1]:6.1f} us of CPU by job", flush=True)
+
+
+def write(
+    results: Results,
+    rates: dict[str, list[float]],
+    cpu_us: dict[str, list[float]],
+    fetched: dict[str, list[float]],
+    members: dict[tuple[int, str], list[float]],
+    kills: list[float],
+) -> None:
+    for what in (THREADS, ASYNCIO, LOOP):
+        for contender, name in (("ottla", what), *((peer, peer) for peer in (PREVIEW, PREVIEW_BY_JOB, PLAIN))):
+            results.add(f"{what}", contender, rates[name], "jobs/s")
+    for what in (THREADS, ASYNCIO, LOOP):
+        results.add(f"{what}: CPU by job", "ottla", cpu_us[what], "µs")
+        results.add(f"{what}: CPU by job", PREVIEW, cpu_us[PREVIEW], "µs")
+    for (count, kind), found in members.items():
+        results.add(BY_MEMBERS.format(count), BROKERS[kind], found, "jobs/s")
+    for name, found in fetched.items():
+        results.add(SHARE_FETCH, "ottla" if name == PREVIEW else name, found, "jobs/s")
+    results.add(KILL, "ottla", kills, "ms")
 
 
 def main() -> None:
@@ -221,16 +241,8 @@ def main() -> None:
                 found.append(CONTENDERS[name][1](servers, filled(servers, jobs), jobs))
                 print(f"{f'{jobs:,} jobs, {name}':45} {found[-1]:10,.0f} jobs/s", flush=True)
         kills = [after_a_kill(servers) for _ in range(options.rounds)]
-    for what in (THREADS, ASYNCIO, LOOP):
-        for contender, name in (("ottla", what), *((peer, peer) for peer in (PREVIEW, PREVIEW_BY_JOB, PLAIN))):
-            results.add(f"{what}", contender, rates[name], "jobs/s")
-    for what in (THREADS, ASYNCIO, LOOP):
-        results.add(f"{what}: CPU by job", "ottla", cpu_us[what], "µs")
-        results.add(f"{what}: CPU by job", PREVIEW, cpu_us[PREVIEW], "µs")
-    on_each(results, options.jobs * 2 // 5, options.rounds)
-    for name, found in fetched.items():
-        results.add(SHARE_FETCH, "ottla" if name == PREVIEW else name, found, "jobs/s")
-    results.add(KILL, "ottla", kills, "ms")
+    members = on_each(results, options.jobs * 2 // 5, options.rounds)
+    write(results, rates, cpu_us, fetched, members, kills)
     results.close()
     print(f"{KILL:45} {max(kills):10,.0f} ms at most")
 

@@ -89,7 +89,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
         Program("spark_state.py", (), ("--quick",), 420, 120),
         Program("spark_reading.py", (), ("--quick",), 60, 40),
         Program("spark_batches.py", (), ("--quick",), 90, 50),
-        Program("spark_cluster.py", (), ("--rounds", "1", "--records", "240000"), 90, 50),
+        Program("spark_executors.py", (), ("--rounds", "1", "--records", "240000"), 90, 50),
     ),
     "telemetry": (Program("telemetry.py", (), ("--quick",), 115, 30),),
     "messaging": (Program("messaging.py", (), ("--quick",), 120, 30, is_beside_peers=True),),

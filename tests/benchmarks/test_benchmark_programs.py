@@ -19,6 +19,7 @@ import handler_costs
 import messaging
 import outbox_relay
 import pytest
+import queues
 import retry_backlog
 import scheduled_start
 import telemetry
@@ -121,6 +122,13 @@ def write_workers(results: Results) -> None:
     workers.write(results, {1: [800.0] * ROUNDS, 2: [1_500.0] * ROUNDS}, {1: [1.2] * ROUNDS, 2: [1.2] * ROUNDS})
 
 
+def write_queues(results: Results) -> None:
+    each = {name: [9_000.0] * ROUNDS for name in queues.CONTENDERS}
+    members = {(count, kind): [9_000.0] * ROUNDS for count in queues.MEMBERS for kind in queues.BROKERS}
+    fetched = {name: [9_000.0] * ROUNDS for name in (queues.PREVIEW, queues.PLAIN)}
+    queues.write(results, each, each, fetched, members, [6.0] * ROUNDS)
+
+
 WRITTEN: dict[str, Callable[[Results], None]] = {
     "telemetry": write_telemetry,
     "messaging": write_messaging,
@@ -130,6 +138,7 @@ WRITTEN: dict[str, Callable[[Results], None]] = {
     "columns": write_columns,
     "handler_costs": write_handler_costs,
     "workers": write_workers,
+    "queues": write_queues,
     "bridge": write_bridge,
 }
 SECTIONS = {
@@ -141,6 +150,7 @@ SECTIONS = {
     "columns": "Handlers of columns",
     "handler_costs": "Limits and event types",
     "workers": "Worker processes",
+    "queues": "Queues",
     "bridge": "The bridge",
 }
 

@@ -41,7 +41,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from apache_kafka import Unavailable, libraries
+from apache_kafka import Unavailable as Unavailable
+from apache_kafka import libraries
 
 PROGRAMS = Path(__file__).parent.parent / "clients"
 BUILD_TIMEOUT_S = 300.0

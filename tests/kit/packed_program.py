@@ -19,7 +19,8 @@ def run_lines(title: str, folder: Path, **environment: str) -> str:
         subprocess.run(build, check=True, capture_output=True, timeout=300)
         wheels = list(folder.glob("ottla-*.whl"))
     (lines,) = re.findall(rf'^```bash title="{title}"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE)
-    environ = os.environ | {
+    # A session in this process has set which Pythons Spark starts: the lines say it themselves.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")} | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

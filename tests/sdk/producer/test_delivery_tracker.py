@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import DeliveryError, RetriableError, UndeliveredRecord
 from ottla.producer import DeliveryFailure, DeliveryTracker, delivery_error
+from ottla.sync.produce.delivery import Delivery
 
 
 @dataclass(eq=False)
@@ -166,3 +168,8 @@ def test_what_a_sweep_has_in_its_hands_is_not_missed_by_a_flush() -> None:
         assert flush.result(60) == [sent[0], sent[2]]
         sweep.result(60)
     assert list(tracker.outstanding) == [sent[0], sent[2]]
+
+
+def test_a_delivery_has_a_signature() -> None:
+    """Documentation tools and debuggers ask for it, and a struct reads the annotations of all its bases."""
+    assert list(inspect.signature(Delivery).parameters)[:2] == ["topic", "key"]

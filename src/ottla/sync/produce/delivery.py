@@ -28,17 +28,17 @@ _PENDING: Final = None
 class RecordDelivery(SettledDelivery):
     """The methods of a `Delivery`. A subclass has the fields."""
 
-    if not TYPE_CHECKING:  # a type checker would not let its methods set the fields
+    if TYPE_CHECKING:  # a subclass says it at runtime, where `inspect.signature` reads the names of all bases
+        topic: str
+        key: bytes | None
+        _owner: ReportService
+        _callbacks: list[Callable[[Any], None]] | None
+        _message: Any
+        """The client's Message, then a DeliveryReport once someone asked for it."""
+        _error: OttlaError | None
+        _waiter: threading.Event | None
+    else:
         __slots__ = ()
-
-    topic: str
-    key: bytes | None
-    _owner: ReportService
-    _callbacks: list[Callable[[Any], None]] | None
-    _message: Any
-    """The client's Message, then a DeliveryReport once someone asked for it."""
-    _error: OttlaError | None
-    _waiter: threading.Event | None
 
     def __call__(self, error: Any, message: Any) -> None:
         """Settle by the client's delivery report. Runs once, in whichever thread serves the client."""

@@ -1,6 +1,6 @@
 """What a cluster of processes costs: a standalone master with two executors of one core, beside `local[2]`.
 
-    python benchmarks/spark_cluster.py [--records 480000] [--partitions 48] [--rounds 3]
+    python benchmarks/spark_executors.py [--records 480000] [--partitions 48] [--rounds 3]
 
 All of it runs on one machine and its cores, so this is the cost of processes of their own, without a network. Both
 drivers are processes too, and take turns. CPU time is that of drivers, executors and their Python workers. Rows go to
