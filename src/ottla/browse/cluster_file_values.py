@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ottla.browse.dotted_names import dotted
 from ottla.browse.human_amounts import setting_value
 from ottla.errors import ConfigError, InputError
 from ottla.showing import shown
@@ -68,20 +69,12 @@ def texts_of(value: object, place: str) -> tuple[str, ...]:
     return tuple(text_of(each, place) for each in value)
 
 
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield above + key, value
-
-
 def settings_of(table: object, place: str) -> dict[str, str]:
     """Return settings by their dotted names. TOML reads `retention.ms = ...` as a table in a table."""
     if not isinstance(table, dict):
         raise InputError(f"{place}: found {shown(table)}, wanted a table of settings")
     found: dict[str, str] = {}
-    for name, value in _flat(table):
+    for name, value in dotted(table):
         where = f"{place}.{name}"
         if name in found:
             raise InputError(f"{where}: declared twice")

@@ -21,10 +21,11 @@ so it is read only if nobody but its owner can write it. It holds no secret: one
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.browse.dotted_names import dotted
 from ottla.browse.secret_sources import COMMAND, ENVIRONMENT, command_arguments, refuse_if_others_write, secret_of
 from ottla.cli.shared.groups import suggestion
 from ottla.config.catalog import ALIASES, SECRET_NAMES
@@ -128,7 +129,7 @@ def _cluster(path: Path, name: str, table: Mapping[str, Any]) -> NamedCluster:
     settings: dict[str, str] = {}
     secrets: dict[str, tuple[str, ...]] = {}
     options = {"read_only": False, "confirm": False}
-    for key, value in _flat(table):
+    for key, value in dotted(table):
         where = f"{path}: clusters.{name}.{key}"
         if key == "read_only":
             if not isinstance(value, bool):
@@ -156,12 +157,3 @@ def _cluster(path: Path, name: str, table: Mapping[str, Any]) -> NamedCluster:
     if "bootstrap.servers" not in settings:
         raise ConfigError(f"{path}: clusters.{name}: bootstrap.servers is missing")
     return NamedCluster(name=name, file=path, settings=settings, secrets=secrets, **options)
-
-
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """TOML reads `sasl.username = ...` as a table in a table."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield above + key, value
