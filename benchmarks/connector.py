@@ -113,8 +113,8 @@ def compare(results: Results, spark: Any, servers: str, broker: str, chosen: arg
         for _ in range(chosen.rounds):
             for name, options in CONTENDERS.items():
                 before_s, began_s = cpu_s(jvm_pid(spark)), time.perf_counter()
-                told = work(**options)
-                seconds = told if isinstance(told, float) else time.perf_counter() - began_s
+                measured = work(**options)
+                seconds = measured if isinstance(measured, float) else time.perf_counter() - began_s
                 rates[name].append(rows / seconds / 1e6)
                 spent[name].append((cpu_s(jvm_pid(spark)) - before_s) / rows * 1e6)
         for name in CONTENDERS:

@@ -38,7 +38,7 @@ COSTING = (
     "event types in a field, numbers",
     "event types by schema name",
 )
-"""What is measured beside the same handler without it."""
+"""Options whose cost is measured against the same handler without them."""
 
 CPU, TIME, PAUSE = "CPU", "time", "longest pause"
 CPU_RATIO, TIME_RATIO = "CPU of the client / Ottla's", "time of the client / Ottla's"

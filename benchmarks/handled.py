@@ -105,15 +105,11 @@ def declare_types(app: App, name: str, registry: str) -> None:
 def values_of(name: str, registry: str) -> tuple[bytes | None, bytes | None]:
     """Return a value of each of the two types."""
     if PLAIN.get(name, name) != AVRO:
-        texts = [
-            json.dumps({"type": text, "number": number, "id": 12_345, "name": "somebody"}) for text, number in TYPES
-        ]
+        texts = [json.dumps({"type": text, "number": number, "id": 12_345, "name": "tea"}) for text, number in TYPES]
         return texts[0].encode(), texts[1].encode()
     client, context = SchemaRegistry(registry), SerdeContext(TOPIC, "value")
     created, shipped = (
-        Avro(kind, registry=client, subject=lambda context, name: str(name)).serialize(
-            kind(12_345, "somebody"), context
-        )
+        Avro(kind, registry=client, subject=lambda context, name: str(name)).serialize(kind(12_345, "tea"), context)
         for kind in (Created, Shipped)
     )
     return created, created if name == AVRO else shipped

@@ -1,7 +1,7 @@
-"""What `max_rate` and event types cost: nothing where a handler uses neither, little where it does.
+"""The cost of `max_rate` and event types: to handlers that use neither, and to those that use them.
 
     python benchmarks/handler_costs.py                    # beside the last commit that had neither
-    python benchmarks/handler_costs.py --against COMMIT   # beside another, of which only `src` is taken
+    python benchmarks/handler_costs.py --against COMMIT   # beside another commit; only its `src` is used
 
 *Not used*: the instructions that a plain handler takes for a record, in this checkout and in the older one, under
 valgrind's cachegrind. They are the same from run to run, so they show what times on a shared machine hide. They have in

@@ -1,4 +1,4 @@
-"""What the page says about each section: what was measured, and how."""
+"""The text of each section of the page: what was measured, and how."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ first is sent. CPU is measured in the workers' processes. On a busy machine, sta
 """
 
 ONCE = """\
-`make bench ONLY=once`: runs of 128 records are handed to a handler as a worker does it, without a broker, so the part
-of the store and that of Ottla are measured. *An inbox adds* is what it costs beside the handler alone. *By hand* is a
+`make bench ONLY=once`: runs of 128 records are handed to a handler as a worker does it, without a broker, so the cost
+of the store and of Ottla is measured. *An inbox adds* is its cost above that of the handler alone. *By hand* is a
 transaction per record with an `insert ... on conflict` for the message and an insert for the work. PostgreSQL has
 `fsync` on. CPU is this process's own. [Effectively once](how-to/effectively-once.md) has the ways to count once.
 """
@@ -128,23 +128,24 @@ scheduled before the machine's other processes (SCHED_RR); the row below is with
 PLANNER = """\
 `python benchmarks/planner.py`: plans of `ottla plan` for random clusters of 6 to 40 brokers with 1 to 4 racks, grown or
 shrunk, a third of them with disks of two sizes. Beside them stands what `kafka-reassign-partitions --generate` of Kafka
-4 proposes: everything anew, by number. *Can be reached* is the level that no placement can stay below, *the least* what
-is on brokers that go and what is above the limit of the others. The run is on an embedded cluster: a fourth broker
-joins, and is filled with 180 MB under a throttle of 10 MB/s. What the throttle lets pass at once is counted.
+4 proposes: it places every replica again, by number alone. *Can be reached* is the lowest level that a placement can
+have. *The least* is what must move: what is on brokers that go, and what is above the limit of the others. The run is
+on an embedded cluster: a fourth broker joins, and is filled with 180 MB under a throttle of 10 MB/s. What the throttle
+lets pass at once is counted.
 """
 
 CONNECTOR = """\
 `make bench ONLY=connector`: both sources take turns in one session of Spark, on the embedded broker and on Apache
 Kafka. *Tuned* is the connector with `kafka.max.poll.records=50000` and `kafka.fetch.max.wait.ms=10`, as a careful user
 sets them: with its defaults a task can wait half a second for a fetch that does not fill up. Many small partitions have
-500 records each. CPU is that of the JVM and of the Python workers.
+500 records each. CPU is the sum of the JVM and the Python workers.
 """
 
 SPARK_STATE = """\
 `make bench ONLY=spark_costs`: 0.1 and 1 million keys that come once each, in a session of `ottla.spark.session`
 (RocksDB, 4 shuffle partitions). A join reads twice as many rows. *State* is what Spark reports for its operators, *JVM*
 the most resident memory of the JVM, and *restart* a new process that continues from the checkpoint with 100 more
-records. CPU is that of the JVM and of the Python workers; times depend on what else the machine does.
+records. CPU is the sum of the JVM and the Python workers; times depend on what else the machine does.
 """
 
 SPARK_READING = """\
