@@ -70,7 +70,7 @@ from ottla.producer.event_options import with_event
 from ottla.producer.later import DelayedSend, cancel_records
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.record_sends import handled
-from ottla.producer.signature import BulkOptions, Key, ProducerOptions, SendOptions, Servers, Value
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.quantities import Span, timeout
@@ -205,34 +205,12 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    @overload
     def send(
         self,
         topic: str,
-        value: V_contra,
+        value: V_contra | None = None,
         *,
         key: K_contra | None = None,
-        on_delivery: Callable[[AsyncDelivery], None] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> AsyncDelivery: ...
-
-    @overload
-    def send(
-        self,
-        topic: str,
-        value: None = None,
-        *,
-        key: K_contra | None = None,
-        on_delivery: Callable[[AsyncDelivery], None] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> AsyncDelivery: ...
-
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        *,
-        key: Any = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,

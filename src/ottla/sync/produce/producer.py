@@ -51,7 +51,7 @@ from ottla.producer.event_options import with_event
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.record_sends import handled
-from ottla.producer.signature import BulkOptions, Key, ProducerOptions, SendOptions, Servers, Value
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.producer.size import FIXED_BYTES
 from ottla.producer.tracing import ROOT_BYTES
 from ottla.quantities import Span, timeout
@@ -242,35 +242,12 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    @overload
     def send(
         self,
         topic: str,
-        value: V_contra,
+        value: V_contra | None = None,
         *,
         key: K_contra | None = None,
-        on_delivery: Callable[[Delivery], None] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> Delivery: ...
-
-    @overload
-    def send(
-        self,
-        topic: str,
-        value: None = None,
-        *,
-        key: K_contra | None = None,
-        on_delivery: Callable[[Delivery], None] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> Delivery: ...
-
-    # In the body value and key are Any: bytes take the place of what was given.
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        *,
-        key: Any = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -302,6 +279,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """
         if self._refusal is not None:
             raise again(self._refusal)
+        record_key: Any = key
+        data: Any = value
         span = root = delayed = None
         try:
             if topic.__class__ is not str and priority is None:
@@ -330,33 +309,35 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 headers, span, on_delivery, root = self._begin_span(
                     topic, key, value, headers, on_delivery, may_be_root=True
                 )
-            are_bytes = value.__class__ is bytes and (key is None or key.__class__ is bytes)
+            are_bytes = data.__class__ is bytes and (record_key is None or record_key.__class__ is bytes)
             if are_bytes and not headers and self._takes_bytes:  # as `encoded` does it, whose call costs 0.15 µs
-                headers, most_bytes = (), FIXED_BYTES + len(value) + len(key or b"")
+                headers, most_bytes = (), FIXED_BYTES + len(data) + len(record_key or b"")
             else:
-                key, value, headers, most_bytes = self._serialize(topic, key, value, headers)
+                record_key, data, headers, most_bytes = self._serialize(topic, key, value, headers)
             if root is not None:
                 headers, most_bytes = [(TRACEPARENT, root)], most_bytes + ROOT_BYTES
             if delayed is not None:
-                partition, key, headers, most_bytes = self._into_slot(
-                    delayed, topic, partition, key, value, headers, most_bytes
+                partition, record_key, headers, most_bytes = self._into_slot(
+                    delayed, topic, partition, record_key, data, headers, most_bytes
                 )
                 topic = delayed.topic
             if most_bytes > self._limit_of.get(topic, -1):
-                self._check_size(topic, key, value, headers)
+                self._check_size(topic, record_key, data, headers)
             callbacks = None if on_delivery is None else [on_delivery]
             if span is None:
-                delivery = Delivery(topic, key, self._reports, callbacks)
+                delivery = Delivery(topic, record_key, self._reports, callbacks)
             else:
-                delivery = TracedDelivery(topic, key, self._reports, callbacks, span=span)
+                delivery = TracedDelivery(topic, record_key, self._reports, callbacks, span=span)
             if self._can_produce_directly:
                 to = -1 if partition is None else partition
                 try:
-                    self._client.produce(topic, value, key, to, delivery, None, timestamp_ms or 0, headers or None)
+                    self._client.produce(
+                        topic, data, record_key, to, delivery, None, timestamp_ms or 0, headers or None
+                    )
                 except REFUSALS as error:
-                    self._buffer.handle_rejected(error, delivery, value, partition, timestamp_ms, headers)
+                    self._buffer.handle_rejected(error, delivery, data, partition, timestamp_ms, headers)
             else:
-                self._send_slow_path(delivery, value, partition, timestamp_ms, headers)
+                self._send_slow_path(delivery, data, partition, timestamp_ms, headers)
             self._outstanding.append(delivery)
             if not len(self._outstanding) & _IN_PASSING:
                 self._reports.serve_in_passing()
@@ -365,7 +346,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 sends.add(delivery)
             return delivery
         except BaseException as error:
-            self._not_sent(topic, key, partition, error, span)
+            self._not_sent(topic, record_key, partition, error, span)
             raise
 
     def send_many(

@@ -53,10 +53,10 @@ def of_another_event(order: int) -> None: ...
 producer = Producer(value=orders)
 
 # A value of another type.
-producer.send("orders", {"id": 1, "total": 9.5})  # expected: mypy[call-overload] pyright[reportArgumentType]
+producer.send("orders", {"id": 1, "total": 9.5})  # expected: mypy[arg-type] pyright[reportArgumentType]
 
 # A key of text without a serde for keys.
-producer.send("orders", Order(1, 9.5), key="42")  # expected: mypy[call-overload] pyright[reportArgumentType]
+producer.send("orders", Order(1, 9.5), key="42")  # expected: mypy[arg-type] pyright[reportArgumentType]
 
 # Without dead letters, what could not be decoded is handed over too.
 for record in Consumer("orders", group="reports", value=orders):
