@@ -15,7 +15,8 @@ One line is one field, indentation nests:
 `type` is a primitive, a struct's name, or either in brackets (an array); `?` makes it nullable. Then, in any order:
 `4+`, `2-7`, `3` the versions that carry the field (all, if absent); `?7+` the versions in which it may be null;
 `=value` its default; `@0` its tag, or `@0:12+` if it is tagged in those versions only.
-`struct Name` at the left edge defines a struct that several fields share.
+`struct Name` at the left edge defines a struct that several fields share. `record Name 0-4 flexible=4+ type=5` begins
+a record of an internal topic: its versions, the first flexible one if there is any, the type id of a metadata record.
 """
 
 from __future__ import annotations

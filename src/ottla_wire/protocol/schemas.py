@@ -91,8 +91,8 @@ RECORD_MODULES = (
 
 @cache
 def record(name: str) -> MessageSchema:
-    versions, flexible, text = _record_tables()[name]
-    return parse_message(name, text, versions=versions, flexible=flexible)
+    options, fields = _record_tables()[name]
+    return parse_message(name, fields, versions=options["versions"], flexible=options.get("flexible"))
 
 
 def record_names() -> list[str]:
@@ -100,18 +100,22 @@ def record_names() -> list[str]:
 
 
 @cache
-def _record_tables() -> dict[str, tuple[str, str | None, str]]:
-    tables: dict[str, tuple[str, str | None, str]] = {}
+def _record_tables() -> dict[str, tuple[dict[str, str], str]]:
+    """Return what the `record` line of each record says, and its fields."""
+    tables = {}
     for module_name in RECORD_MODULES:
-        tables.update(import_module(f"ottla_wire.protocol.messages.{module_name}").RECORDS)
+        text: str = import_module(f"ottla_wire.protocol.messages.{module_name}").RECORDS
+        for table in text.split("\nrecord ")[1:]:
+            first_line, _, fields = table.partition("\n")
+            name, versions, *options = first_line.split()
+            tables[name] = {"versions": versions, **dict(option.split("=") for option in options)}, fields
     return tables
 
 
 @cache
 def metadata_record_types() -> dict[str, int]:
     """Return the type id in the frame of each metadata record."""
-    types: dict[str, int] = import_module("ottla_wire.protocol.messages.metadata_records").TYPE_IDS
-    return types
+    return {name: int(options["type"]) for name, (options, _) in _record_tables().items() if "type" in options}
 
 
 @cache

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-# Name: (versions, first flexible version, fields)
-RECORDS: dict[str, tuple[str, str | None, str]] = {
-    "TransactionLogKey": (
-        "0",
-        None,
-        """
-        transactional_id  string
-        """,
-    ),
-    "TransactionLogValue": (
-        "0-1",
-        "1+",
-        """
-        producer_id                           int64
-        previous_producer_id                  int64  1+ =-1 @0
-        next_producer_id                      int64  1+ =-1 @1
-        producer_epoch                        int16
-        transaction_timeout_ms                int32
-        transaction_status                    int8
-        transaction_partitions                [PartitionsSchema]?
-            topic                             string
-            partition_ids                     [int32]
-        transaction_last_update_timestamp_ms  int64
-        transaction_start_timestamp_ms        int64
-        client_transaction_version            int16  1+ @2
-        """,
-    ),
-}
+RECORDS = """
+record TransactionLogKey  0
+    transactional_id  string
+
+record TransactionLogValue  0-1  flexible=1+
+    producer_id                           int64
+    previous_producer_id                  int64  1+ =-1 @0
+    next_producer_id                      int64  1+ =-1 @1
+    producer_epoch                        int16
+    transaction_timeout_ms                int32
+    transaction_status                    int8
+    transaction_partitions                [PartitionsSchema]?
+        topic                             string
+        partition_ids                     [int32]
+    transaction_last_update_timestamp_ms  int64
+    transaction_start_timestamp_ms        int64
+    client_transaction_version            int16  1+ @2
+"""
