@@ -55,6 +55,14 @@ def default_of(topic_setting: str, *, check: Check | None = None) -> Any:
     return setting(own.type, own.default, doc, check=check or own.check, update=_CLUSTER)
 
 
+def least_of(group_setting: str, default: int, *, check: Check) -> Any:
+    return integer(default, f"least {group_setting} of a group", check=check)
+
+
+def greatest_of(group_setting: str, default: int, *, check: Check) -> Any:
+    return integer(default, f"greatest {group_setting} of a group", check=check)
+
+
 @fact
 class BrokerConfig:
     """The settings of one broker."""
@@ -253,20 +261,14 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = integer(
         45_000, "session timeout of a KIP-848 group", check=at_least(1), update=_CLUSTER
     )
-    group_consumer_min_session_timeout_ms: int = integer(
-        45_000, "least consumer.session.timeout.ms of a group", check=at_least(1)
-    )
-    group_consumer_max_session_timeout_ms: int = integer(
-        60_000, "greatest consumer.session.timeout.ms of a group", check=at_least(1)
-    )
+    group_consumer_min_session_timeout_ms: int = least_of("consumer.session.timeout.ms", 45_000, check=at_least(1))
+    group_consumer_max_session_timeout_ms: int = greatest_of("consumer.session.timeout.ms", 60_000, check=at_least(1))
     group_consumer_heartbeat_interval_ms: int = integer(
         5_000, "heartbeat interval of the members of a KIP-848 group", check=at_least(1), update=_CLUSTER
     )
-    group_consumer_min_heartbeat_interval_ms: int = integer(
-        5_000, "least consumer.heartbeat.interval.ms of a group", check=at_least(1)
-    )
-    group_consumer_max_heartbeat_interval_ms: int = integer(
-        15_000, "greatest consumer.heartbeat.interval.ms of a group", check=at_least(1)
+    group_consumer_min_heartbeat_interval_ms: int = least_of("consumer.heartbeat.interval.ms", 5_000, check=at_least(1))
+    group_consumer_max_heartbeat_interval_ms: int = greatest_of(
+        "consumer.heartbeat.interval.ms", 15_000, check=at_least(1)
     )
     group_consumer_assignment_interval_ms: int = integer(
         0,
@@ -274,11 +276,9 @@ class BrokerConfig:
         "0 here, so that a test's second consumer has its share at once",
         check=at_least(0),
     )
-    group_consumer_min_assignment_interval_ms: int = integer(
-        0, "least consumer.assignment.interval.ms of a group", check=at_least(0)
-    )
-    group_consumer_max_assignment_interval_ms: int = integer(
-        15_000, "greatest consumer.assignment.interval.ms of a group", check=at_least(0)
+    group_consumer_min_assignment_interval_ms: int = least_of("consumer.assignment.interval.ms", 0, check=at_least(0))
+    group_consumer_max_assignment_interval_ms: int = greatest_of(
+        "consumer.assignment.interval.ms", 15_000, check=at_least(0)
     )
     group_consumer_max_size: int = integer(INT_MAX, "members of a KIP-848 group", check=at_least(1))
     group_consumer_assignors: tuple[str, ...] = words(
@@ -297,33 +297,21 @@ class BrokerConfig:
     group_share_session_timeout_ms: int = integer(
         45_000, "session timeout of the members of a share group", check=at_least(1), update=_CLUSTER
     )
-    group_share_min_session_timeout_ms: int = integer(
-        45_000, "least share.session.timeout.ms of a group", check=at_least(1)
-    )
-    group_share_max_session_timeout_ms: int = integer(
-        60_000, "greatest share.session.timeout.ms of a group", check=at_least(1)
-    )
+    group_share_min_session_timeout_ms: int = least_of("share.session.timeout.ms", 45_000, check=at_least(1))
+    group_share_max_session_timeout_ms: int = greatest_of("share.session.timeout.ms", 60_000, check=at_least(1))
     group_share_heartbeat_interval_ms: int = integer(
         5_000, "heartbeat interval of the members of a share group", check=at_least(1), update=_CLUSTER
     )
-    group_share_min_heartbeat_interval_ms: int = integer(
-        5_000, "least share.heartbeat.interval.ms of a group", check=at_least(1)
-    )
-    group_share_max_heartbeat_interval_ms: int = integer(
-        15_000, "greatest share.heartbeat.interval.ms of a group", check=at_least(1)
-    )
+    group_share_min_heartbeat_interval_ms: int = least_of("share.heartbeat.interval.ms", 5_000, check=at_least(1))
+    group_share_max_heartbeat_interval_ms: int = greatest_of("share.heartbeat.interval.ms", 15_000, check=at_least(1))
     group_share_assignment_interval_ms: int = integer(
         0,
         "shortest time between two assignments of a share group. Kafka's default is 1000; 0 here, so that a test's "
         "second member has its partitions at once",
         check=at_least(0),
     )
-    group_share_min_assignment_interval_ms: int = integer(
-        0, "least share.assignment.interval.ms of a group", check=at_least(0)
-    )
-    group_share_max_assignment_interval_ms: int = integer(
-        15_000, "greatest share.assignment.interval.ms of a group", check=at_least(0)
-    )
+    group_share_min_assignment_interval_ms: int = least_of("share.assignment.interval.ms", 0, check=at_least(0))
+    group_share_max_assignment_interval_ms: int = greatest_of("share.assignment.interval.ms", 15_000, check=at_least(0))
     group_share_max_size: int = integer(200, "members of a share group", check=between(1, 1_000))
     group_share_assignors: tuple[str, ...] = words(
         ("simple",), "server-side assignor of share groups", check=each_of("simple")
@@ -335,29 +323,25 @@ class BrokerConfig:
         check=between(1_000, 3_600_000),
         update=_CLUSTER,
     )
-    group_share_min_record_lock_duration_ms: int = integer(
-        15_000, "least share.record.lock.duration.ms of a group", check=between(1_000, 30_000)
+    group_share_min_record_lock_duration_ms: int = least_of(
+        "share.record.lock.duration.ms", 15_000, check=between(1_000, 30_000)
     )
-    group_share_max_record_lock_duration_ms: int = integer(
-        60_000, "greatest share.record.lock.duration.ms of a group", check=between(30_000, 3_600_000)
+    group_share_max_record_lock_duration_ms: int = greatest_of(
+        "share.record.lock.duration.ms", 60_000, check=between(30_000, 3_600_000)
     )
     group_share_delivery_count_limit: int = integer(
         5, "deliveries after which a share group gives a record up", check=between(2, 10), update=_CLUSTER
     )
-    group_share_min_delivery_count_limit: int = integer(
-        2, "least share.delivery.count.limit of a group", check=between(2, 5)
-    )
-    group_share_max_delivery_count_limit: int = integer(
-        10, "greatest share.delivery.count.limit of a group", check=between(5, 25)
-    )
+    group_share_min_delivery_count_limit: int = least_of("share.delivery.count.limit", 2, check=between(2, 5))
+    group_share_max_delivery_count_limit: int = greatest_of("share.delivery.count.limit", 10, check=between(5, 25))
     group_share_partition_max_record_locks: int = integer(
         2_000, "records that a share group has in flight on a partition", check=between(100, 10_000), update=_CLUSTER
     )
-    group_share_min_partition_max_record_locks: int = integer(
-        100, "least share.partition.max.record.locks of a group", check=between(100, 2_000)
+    group_share_min_partition_max_record_locks: int = least_of(
+        "share.partition.max.record.locks", 100, check=between(100, 2_000)
     )
-    group_share_max_partition_max_record_locks: int = integer(
-        4_000, "greatest share.partition.max.record.locks of a group", check=between(2_000, 10_000)
+    group_share_max_partition_max_record_locks: int = greatest_of(
+        "share.partition.max.record.locks", 4_000, check=between(2_000, 10_000)
     )
     errors_deadletterqueue_auto_create_topics_enable: bool = boolean(
         False, "create dead letter topics of share groups (KIP-1191), if their names have the prefix", update=_CLUSTER

@@ -19,6 +19,10 @@ LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
 
+NAMESAKE = "group."
+"""As a group setting's synonym: the broker setting of this prefix and its own name."""
+
+
 class InvalidConfig(ValueError):
     """An invalid setting. The message names the key, the value found and the value wanted."""
 
@@ -128,7 +132,7 @@ def definitions_of(config_class: type) -> dict[str, Definition]:
             doc=doc,
             check=check,
             update_mode=update,
-            synonym=synonym,
+            synonym=NAMESAKE + result_name if synonym == NAMESAKE else synonym,
         )
     return result
 

@@ -5,36 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_embedded.common.broker_settings import BrokerConfig, attribute_of
+from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig, attribute_of
 from broker_embedded.common.config_definition import InvalidConfig
 from broker_embedded.common.group_settings import GROUP_SETTINGS, EffectiveGroupSettings
 
-BOUNDS = {
-    "consumer.session.timeout.ms": ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    "consumer.heartbeat.interval.ms": (
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.max.heartbeat.interval.ms",
-    ),
-    "consumer.assignment.interval.ms": (
-        "group.consumer.min.assignment.interval.ms",
-        "group.consumer.max.assignment.interval.ms",
-    ),
-    "share.session.timeout.ms": ("group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
-    "share.heartbeat.interval.ms": ("group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
-    "share.assignment.interval.ms": (
-        "group.share.min.assignment.interval.ms",
-        "group.share.max.assignment.interval.ms",
-    ),
-    "share.record.lock.duration.ms": (
-        "group.share.min.record.lock.duration.ms",
-        "group.share.max.record.lock.duration.ms",
-    ),
-    "share.delivery.count.limit": ("group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"),
-    "share.partition.max.record.locks": (
-        "group.share.min.partition.max.record.locks",
-        "group.share.max.partition.max.record.locks",
-    ),
-}
+
+def _bounds_of(name: str) -> tuple[str, str]:
+    kind, _, what = name.partition(".")
+    return f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
+
+
+BOUNDS = {name: _bounds_of(name) for name in GROUP_SETTINGS if _bounds_of(name)[0] in BROKER_SETTINGS}
 """The broker's settings that bound a group's."""
 _BOUNDED: dict[str, tuple[int | None, int | None]] = {
     "streams.session.timeout.ms": (45_000, 60_000),

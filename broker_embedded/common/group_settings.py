@@ -7,6 +7,7 @@ described, and changes nothing.
 from __future__ import annotations
 
 from broker_embedded.common.config_definition import (
+    NAMESAKE,
     Definition,
     at_least,
     boolean,
@@ -49,36 +50,32 @@ class EffectiveGroupSettings:
 
     # --- consumer groups (KIP-848)
     consumer_session_timeout_ms: int = integer(
-        45_000, "session timeout of its members", check=at_least(1), synonym="group.consumer.session.timeout.ms"
+        45_000, "session timeout of its members", check=at_least(1), synonym=NAMESAKE
     )
     consumer_heartbeat_interval_ms: int = integer(
         5_000,
         "heartbeat interval of its members",
         check=at_least(1),
-        synonym="group.consumer.heartbeat.interval.ms",
+        synonym=NAMESAKE,
     )
     consumer_assignment_interval_ms: int = integer(
         0,
         "shortest time between two assignments (KIP-1263)",
         check=at_least(0),
-        synonym="group.consumer.assignment.interval.ms",
+        synonym=NAMESAKE,
     )
-    consumer_assignor_offload_enable: bool = boolean(
-        True, "compute assignments in another thread", synonym="group.consumer.assignor.offload.enable"
-    )
+    consumer_assignor_offload_enable: bool = boolean(True, "compute assignments in another thread", synonym=NAMESAKE)
     # --- share groups (KIP-932)
     share_session_timeout_ms: int = integer(
-        45_000, "session timeout of its members", check=at_least(1), synonym="group.share.session.timeout.ms"
+        45_000, "session timeout of its members", check=at_least(1), synonym=NAMESAKE
     )
     share_heartbeat_interval_ms: int = integer(
-        5_000, "heartbeat interval of its members", check=at_least(1), synonym="group.share.heartbeat.interval.ms"
+        5_000, "heartbeat interval of its members", check=at_least(1), synonym=NAMESAKE
     )
     share_assignment_interval_ms: int = integer(
-        0, "shortest time between two assignments", check=at_least(0), synonym="group.share.assignment.interval.ms"
+        0, "shortest time between two assignments", check=at_least(0), synonym=NAMESAKE
     )
-    share_assignor_offload_enable: bool = boolean(
-        True, "compute assignments in another thread", synonym="group.share.assignor.offload.enable"
-    )
+    share_assignor_offload_enable: bool = boolean(True, "compute assignments in another thread", synonym=NAMESAKE)
     share_auto_offset_reset: str = string("latest", "where a partition begins for the group", check=_offset_reset)
     share_isolation_level: str = string(
         "read_uncommitted",
@@ -86,16 +83,14 @@ class EffectiveGroupSettings:
         check=one_of("read_committed", "read_uncommitted"),
     )
     share_record_lock_duration_ms: int = integer(
-        30_000, "how long a record is a member's", check=at_least(1_000), synonym="group.share.record.lock.duration.ms"
+        30_000, "how long a record is a member's", check=at_least(1_000), synonym=NAMESAKE
     )
-    share_delivery_count_limit: int = integer(
-        5, "deliveries of a record", check=at_least(2), synonym="group.share.delivery.count.limit"
-    )
+    share_delivery_count_limit: int = integer(5, "deliveries of a record", check=at_least(2), synonym=NAMESAKE)
     share_partition_max_record_locks: int = integer(
         2_000,
         "records of a partition that are locked at once",
         check=at_least(100),
-        synonym="group.share.partition.max.record.locks",
+        synonym=NAMESAKE,
     )
     share_renew_acknowledge_enable: bool = boolean(True, "let members keep a record for longer (KIP-1222)")
     errors_deadletterqueue_topic_name: str = string(
@@ -109,49 +104,43 @@ class EffectiveGroupSettings:
     )
     # --- streams groups (KIP-1071)
     streams_session_timeout_ms: int = integer(
-        45_000, "session timeout of its members", check=at_least(1), synonym="group.streams.session.timeout.ms"
+        45_000, "session timeout of its members", check=at_least(1), synonym=NAMESAKE
     )
     streams_heartbeat_interval_ms: int = integer(
-        5_000, "heartbeat interval of its members", check=at_least(1), synonym="group.streams.heartbeat.interval.ms"
+        5_000, "heartbeat interval of its members", check=at_least(1), synonym=NAMESAKE
     )
-    streams_num_standby_replicas: int = integer(
-        0, "standby replicas of each task", check=at_least(0), synonym="group.streams.num.standby.replicas"
-    )
+    streams_num_standby_replicas: int = integer(0, "standby replicas of each task", check=at_least(0), synonym=NAMESAKE)
     streams_initial_rebalance_delay_ms: int = integer(
         3_000,
         "wait for more members of a new group",
         check=at_least(0),
-        synonym="group.streams.initial.rebalance.delay.ms",
+        synonym=NAMESAKE,
     )
     streams_assignment_interval_ms: int = integer(
         1_000,
         "shortest time between two assignments",
         check=at_least(0),
-        synonym="group.streams.assignment.interval.ms",
+        synonym=NAMESAKE,
     )
-    streams_assignor_offload_enable: bool = boolean(
-        True, "compute assignments in another thread", synonym="group.streams.assignor.offload.enable"
-    )
+    streams_assignor_offload_enable: bool = boolean(True, "compute assignments in another thread", synonym=NAMESAKE)
     streams_rack_aware_assignment_tags: tuple[str, ...] = words(
         (),
         "client tags over which standby tasks are spread",
         check=_tags,
-        synonym="group.streams.rack.aware.assignment.tags",
+        synonym=NAMESAKE,
     )
     streams_task_offset_interval_ms: int = integer(
         60_000,
         "how often members tell the offsets of their tasks",
         check=at_least(1),
-        synonym="group.streams.task.offset.interval.ms",
+        synonym=NAMESAKE,
     )
-    streams_num_warmup_replicas: int = integer(
-        2, "tasks that warm up at once", check=at_least(0), synonym="group.streams.num.warmup.replicas"
-    )
+    streams_num_warmup_replicas: int = integer(2, "tasks that warm up at once", check=at_least(0), synonym=NAMESAKE)
     streams_acceptable_recovery_lag: int = long(
         10_000,
         "records that a task may be behind and still count as caught up",
         check=at_least(0),
-        synonym="group.streams.acceptable.recovery.lag",
+        synonym=NAMESAKE,
     )
     streams_assignor_name: str = string(
         "sticky", "who assigns tasks", check=one_of(*_ASSIGNORS_OF_STREAMS), synonym="group.streams.assignors"
