@@ -69,9 +69,9 @@ def closing(producers: Iterable[Any], timeout_s: float | None) -> Steps[None]:
         raise first
 
 
-def identity_of(**arguments: Any) -> Hashable:
+def identity_of(make: partial[Any]) -> Hashable:
     """Return what makes two requests the same: every argument, a mapping by its items."""
-    return tuple((name, _frozen(value)) for name, value in sorted(arguments.items()))
+    return _frozen(make.args), _frozen(make.keywords)
 
 
 def _frozen(value: Any) -> Hashable:

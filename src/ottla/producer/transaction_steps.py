@@ -164,7 +164,7 @@ class TransactionSteps:
         if self.states.is_in(ProducerTransactionState.OPEN, ProducerTransactionState.MUST_ABORT):
             yield from self._quietly(self.abort(timeout_s))
 
-    def end(self, timeout_s: float) -> Steps[None]:
+    def end(self, timeout_s: float = 10.0) -> Steps[None]:
         """Abort an open transaction on close: it would hold up consumers until its timeout."""
         yield from self.abort_if_open(timeout_s)
         if self.states.left_open is not None:
@@ -257,10 +257,6 @@ class TransactionInProgress:
     def __init__(self, calls: TransactionCalls, *, timeout_s: float) -> None:
         self._steps = calls.steps
         self._timeout_s = timeout_s
-
-    def beginning(self) -> Steps[None]:
-        """Open it."""
-        return self._steps.begin(self._timeout_s)
 
 
 def _not_settled(error: OttlaError) -> str:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.app.member.dead_letter_producer import DeadLetterProducer, send_arguments
 from ottla.consumer.model.failed_writes import FormsToWrite, OnWritten, Write
-from ottla.errors import DeliveryError
-
-
-class DeadLetterSink(Protocol):
-    """Where the member writes dead letters. Tests have one that refuses."""
-
-    def write(self, failed_write: Write, on_written: OnWritten) -> None:
-        """Start writing. Must not raise, and must eventually call `on_written`."""
-
-    async def close(self, timeout_s: float) -> None:
-        """Wait for what is under way, at most `timeout_s` seconds."""
+from ottla.stepping import run_async
 
 
 class ProducerSink(DeadLetterProducer):
@@ -43,11 +33,7 @@ class ProducerSink(DeadLetterProducer):
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        if self._producer is not None:
-            try:
-                await self._producer.close(timeout_s)
-            except DeliveryError:
-                pass  # Each failure was reported to the session, which has not committed those records.
+        await run_async(self._closing(timeout_s))
 
     async def _write(self, failed_write: Write, on_written: OnWritten) -> None:
         forms = FormsToWrite(failed_write, on_written)
@@ -55,14 +41,7 @@ class ProducerSink(DeadLetterProducer):
             failure: Exception | None = None
             try:
                 producer = await self._started()
-                await producer.send(
-                    failed_write.target,
-                    dead.value,
-                    key=dead.key,
-                    headers=dead.headers,
-                    partition=failed_write.target_partition,
-                    detached=True,
-                )
+                await producer.send(**send_arguments(failed_write, dead))
             except Exception as error:  # whatever it is: a write that is never answered is never retried
                 failure = error
             if forms.is_settled(failure):

@@ -34,7 +34,6 @@ from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.client.transactional_groups import TransactionalMember, read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
-from ottla.aio.consume.dead_letters import DeadLetterSink
 from ottla.aio.consume.lookups import (
     begin_at_start,
     client_partitions,
@@ -48,7 +47,7 @@ from ottla.aio.consume.subscribed_topics import await_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.member.member_core import HINDERED_S, LEAVE_S, MemberCore
 from ottla.app.member.start_offsets import known_starts
 from ottla.app.member.static_members import SharedInstanceId
@@ -87,7 +86,7 @@ class GroupMember(MemberCore):
         options: MemberOptions,
         *,
         execute: Mapping[str, Execute],
-        dead_letters: DeadLetterSink,
+        dead_letters: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(options, failed_writes=dead_letters)

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ottla.aio.client.reachable import wait_for_broker
-from ottla.aio.consume.dead_letters import DeadLetterSink
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
 from ottla.app.queue.queue_options import QueueOptions
@@ -28,7 +27,7 @@ class AsyncQueueMember(QueueMember):
         *,
         queue: QueueOptions,
         execute: Mapping[str, Execute],
-        dead_letters: DeadLetterSink,
+        dead_letters: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

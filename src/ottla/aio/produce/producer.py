@@ -78,6 +78,7 @@ from ottla.raising import again
 from ottla.records import Header, Headers
 from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
+from ottla.stepping import run_async
 from ottla.telemetry import log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla_wire.protocol import ErrorCode
@@ -406,7 +407,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         if self._refusal is None:
             timeout("close", 0 if timeout_s is None else timeout_s)  # before anything is ended
             if self._transactions is not None:
-                await self._transactions.end()
+                await run_async(self._transactions.steps.end())
             await self._settle(timeout_s, "close")
         self._refuses()
         if self._was_opened:

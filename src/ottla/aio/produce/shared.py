@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,16 +29,17 @@ async def shared_async_producer(
 
     Close it with `close_shared_async_producers` before the loop ends: it cannot be closed afterwards.
     """
-    arguments = {
-        "bootstrap_servers": bootstrap_servers,
-        "profile": profile,
-        "settings": settings,
-        "partitioner": partitioner,
-        "key": key,
-        "value": value,
-    }
-    identity = (asyncio.get_running_loop(), identity_of(**arguments))
-    producer = _shared.get(identity, lambda: AsyncProducer(**arguments))
+    make = partial(
+        AsyncProducer,
+        bootstrap_servers,
+        profile=profile,
+        settings=settings,
+        partitioner=partitioner,
+        key=key,
+        value=value,
+    )
+    identity = (asyncio.get_running_loop(), identity_of(make))
+    producer = _shared.get(identity, make)
     async with _starting.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         if not producer._is_started:
             await producer.start()

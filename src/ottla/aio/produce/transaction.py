@@ -47,10 +47,6 @@ class TransactionRunner(TransactionCalls):
 
     run = staticmethod(run_async)
 
-    async def end(self, timeout_s: float = 10.0) -> None:
-        """Abort an open transaction on close."""
-        await run_async(self.steps.end(timeout_s))
-
     async def call(self, call: Awaitable[Any], name: str, timeout_s: float, *, moves: bool = True) -> None:
         """Await the client's call, and set the state by its result."""
         try:
@@ -168,7 +164,7 @@ class Transaction(TransactionInProgress):
         await run_async(self._steps.abort(self._timeout_s))
 
     async def __aenter__(self) -> Transaction:
-        await run_async(self.beginning())
+        await run_async(self._steps.begin(self._timeout_s))
         return self
 
     async def __aexit__(

@@ -12,7 +12,7 @@ from signal import Signals
 from typing import Any
 
 from ottla.aio.client.declared_topics import ensure_topics
-from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
+from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.group_member import GroupMember
 from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.handler_threads import HandlerThreads
@@ -20,6 +20,7 @@ from ottla.aio.serve.loop_watch import LoopWatch
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App, declarations_of
 from ottla.app.delivery.pending_sends import AwaitingAcks
+from ottla.app.member.member_base import FailedWriteSink
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransaction
 from ottla.app.route import Route
 from ottla.app.runtime.app_runner import AppRunnerBase
@@ -49,7 +50,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
     _ensure_topics = staticmethod(ensure_topics)
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
-    def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
+    def __init__(self, app: App, *, dead_letters: FailedWriteSink | None = None) -> None:
         for route in declarations_of(app).routes:
             if route.is_columnar:
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")

@@ -8,11 +8,16 @@ refuses a record as too large, it is sent again in its next, smaller form.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from ottla.config import dead_letter_arguments
+from ottla.consumer.model.failed_writes import Write
+from ottla.errors import DeliveryError
+from ottla.failures.dead_letter import DeadLetterRecord
 from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.producer.record_sends import never_in_handlers
+from ottla.stepping import Steps
 
 P = TypeVar("P")
 
@@ -36,3 +41,23 @@ class DeadLetterProducer:
         never_in_handlers(producer)
         made: P = producer
         return made
+
+    def _closing(self, timeout_s: float) -> Steps[None]:
+        """Wait for what is under way, at most `timeout_s` seconds, and close the producer."""
+        if self._producer is not None:
+            try:
+                yield partial(self._producer.close, timeout_s)
+            except DeliveryError:
+                pass  # Each failure was reported to the session, which has not committed those records.
+
+
+def send_arguments(failed_write: Write, dead: DeadLetterRecord) -> dict[str, Any]:
+    """Return the arguments of a producer's `send` that write this form of a failed record."""
+    return {
+        "topic": failed_write.target,
+        "value": dead.value,
+        "key": dead.key,
+        "headers": dead.headers,
+        "partition": failed_write.target_partition,
+        "detached": True,
+    }

@@ -57,7 +57,8 @@ class MemberOptions:
 class FailedWriteSink(Protocol):
     """Writes failed records to dead letter topics and retry topics."""
 
-    def write(self, failed_write: Write, on_written: OnWritten, /) -> None: ...
+    def write(self, failed_write: Write, on_written: OnWritten, /) -> None:
+        """Start writing. Must not raise, and must eventually call `on_written`."""
 
 
 class MemberBase(ABC):

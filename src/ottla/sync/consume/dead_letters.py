@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.app.member.dead_letter_producer import DeadLetterProducer, send_arguments
 from ottla.consumer.model.failed_writes import FormsToWrite, OnWritten, Write
-from ottla.errors import DeliveryError
+from ottla.stepping import run
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.producer import Producer
-
-
-class DeadLetterSink(Protocol):
-    """Where the member writes dead letters. Tests have one that refuses."""
-
-    def write(self, failed_write: Write, on_written: OnWritten) -> None:
-        """Start writing. Must not raise, and must eventually call `on_written`."""
-
-    def close(self, timeout_s: float) -> None:
-        """Wait for what is under way, at most `timeout_s` seconds."""
 
 
 class ProducerSink(DeadLetterProducer):
@@ -36,12 +26,7 @@ class ProducerSink(DeadLetterProducer):
         self._send(failed_write, FormsToWrite(failed_write, on_written))
 
     def close(self, timeout_s: float) -> None:
-        if self._producer is None:
-            return
-        try:
-            self._producer.close(timeout_s)
-        except DeliveryError:
-            pass  # Each failure was reported to the session, which has not committed those records.
+        run(self._closing(timeout_s))
 
     def _send(self, failed_write: Write, forms: FormsToWrite) -> None:
         dead = forms.next()
@@ -57,15 +42,7 @@ class ProducerSink(DeadLetterProducer):
                 self._send(failed_write, forms)
 
         try:
-            self._started().send(
-                failed_write.target,
-                dead.value,
-                key=dead.key,
-                headers=dead.headers,
-                partition=failed_write.target_partition,
-                on_delivery=delivered,
-                detached=True,
-            )
+            self._started().send(**send_arguments(failed_write, dead), on_delivery=delivered)
         except Exception as error:  # whatever it is: a write that is never answered is never retried
             settle(error)
 

@@ -28,7 +28,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.app.member.handler_workers import Execute
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.threaded_member import ThreadedMember
@@ -50,7 +50,6 @@ from ottla.sync.client.headers import HeaderReader
 from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.consume.client_work import ClientWork, PollCalls
-from ottla.sync.consume.dead_letters import DeadLetterSink
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.leaving import close_client
 from ottla.sync.consume.lookups import (
@@ -95,7 +94,7 @@ class GroupMember(ThreadedMember):
         options: MemberOptions,
         *,
         execute: Mapping[str, Execute],
-        dead_letters: DeadLetterSink,
+        dead_letters: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(options, execute=execute, failed_writes=dead_letters, on_stop=on_stop)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 
 from ottla.app.member.broker_wait import wait_for_broker
 from ottla.app.member.handler_workers import Execute, ThreadWorkers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
 from ottla.processes import green_threads, lookups
 from ottla.queues.core.effects import Effect
-from ottla.sync.consume.dead_letters import DeadLetterSink
 
 
 class ThreadedQueueMember(QueueMember):
@@ -26,7 +25,7 @@ class ThreadedQueueMember(QueueMember):
         *,
         queue: QueueOptions,
         execute: Mapping[str, Execute],
-        dead_letters: DeadLetterSink,
+        dead_letters: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         self._is_stopped = threading.Event()

@@ -59,6 +59,7 @@ from ottla.raising import again
 from ottla.records import Headers
 from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
+from ottla.stepping import run
 from ottla.sync.client import ending
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.reachable import brokers_of
@@ -400,7 +401,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             return
         limit_s = self._reports.longest_wait_s if timeout_s is None else timeout("close", timeout_s)
         if self._transactions is not None:
-            self._transactions.end()
+            run(self._transactions.steps.end())
         self._settle(limit_s)
         self._refuses()
         forks.unwatch(self)

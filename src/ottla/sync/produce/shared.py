@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.producer.sharing import Shared, closing, identity_of
@@ -27,15 +28,10 @@ def shared_producer(
     count as the same when they are equal, so keep them in a variable. It is flushed when the process ends, or by
     `close_shared_producers`; do not close it where others may be sending. In the child of a fork it is another one.
     """
-    arguments = {
-        "bootstrap_servers": bootstrap_servers,
-        "profile": profile,
-        "settings": settings,
-        "partitioner": partitioner,
-        "key": key,
-        "value": value,
-    }
-    return _shared.get(identity_of(**arguments), lambda: Producer(**arguments))
+    make = partial(
+        Producer, bootstrap_servers, profile=profile, settings=settings, partitioner=partitioner, key=key, value=value
+    )
+    return _shared.get(identity_of(make), make)
 
 
 def close_shared_producers(timeout_s: float | None = None) -> None:

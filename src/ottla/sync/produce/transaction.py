@@ -39,10 +39,6 @@ class TransactionRunner(TransactionCalls):
 
     run = staticmethod(run)
 
-    def end(self, timeout_s: float = 10.0) -> None:
-        """Abort an open transaction on close."""
-        run(self.steps.end(timeout_s))
-
     def call(self, function: Callable[[float], Any], name: str, timeout_s: float) -> None:
         """Call the client, retry while the coordinator says so, and set the state by the result."""
         deadline = time.monotonic() + timeout_s
@@ -157,7 +153,7 @@ class Transaction(TransactionInProgress):
         run(self._steps.abort(self._timeout_s))
 
     def __enter__(self) -> Transaction:
-        run(self.beginning())
+        run(self._steps.begin(self._timeout_s))
         return self
 
     def __exit__(

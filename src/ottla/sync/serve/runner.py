@@ -16,6 +16,7 @@ from typing import Any
 from ottla.app.app import App
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
 from ottla.app.member.handler_workers import CLEAN_UP_S
+from ottla.app.member.member_base import FailedWriteSink
 from ottla.app.member.threaded_member import ThreadedMember
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransactionOnLoop
 from ottla.app.route import Route
@@ -28,7 +29,7 @@ from ottla.failures.exceptions import ExceptionTable
 from ottla.quantities import Span, timeout
 from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
-from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
+from ottla.sync.consume.dead_letters import ProducerSink
 from ottla.sync.consume.group_member import GroupMember
 from ottla.sync.serve.retry_topics import ensure_retry_topics
 from ottla.wire_client.producing.writable_topics import await_writable
@@ -44,7 +45,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
     def __init__(
-        self, app: App, *, dead_letters: DeadLetterSink | None = None, member: type[Any] | None = None
+        self, app: App, *, dead_letters: FailedWriteSink | None = None, member: type[Any] | None = None
     ) -> None:
         self._member = member
         self._loop = _LoopThread()
