@@ -47,7 +47,7 @@ from ottla.aio.consume.subscribed_topics import await_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import HINDERED_S, LEAVE_S, MemberCore
 from ottla.app.member.start_offsets import known_starts
 from ottla.app.member.static_members import SharedInstanceId
@@ -81,15 +81,8 @@ class GroupMember(MemberCore):
 
     _on_asyncio = True
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Execute],
-        dead_letters: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
-        super().__init__(options, failed_writes=dead_letters)
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Any) -> None:
+        super().__init__(options, **parts)
         settings = options.settings
         names = offered(settings, on_asyncio=True)
         self._assignor = {"partition_assignment_strategy": tuple(_ASSIGNORS[name] for name in names)}
@@ -97,7 +90,6 @@ class GroupMember(MemberCore):
         self._shared_id = instance_id and SharedInstanceId(
             instance_id, session_timeout_ms=settings["session.timeout.ms"]
         )
-        self._on_stop = on_stop
         self._joins_transactions = isinstance(options.commits, InTransactions) or options.transactions is not None
         self._changed = asyncio.Event()
         self._has_changed = self._changed.set
@@ -261,8 +253,7 @@ class GroupMember(MemberCore):
                 ticker.cancel()
                 await asyncio.gather(ticker, return_exceptions=True)
                 self._is_stopped.set()
-                if self._on_stop is not None:
-                    self._on_stop()
+                self._on_stop()
 
     async def _fetch_until_error(self) -> None:
         while True:

@@ -9,10 +9,9 @@ from typing import Any
 
 from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.processes import lookups
 from ottla.queues.core.effects import Effect
@@ -21,21 +20,16 @@ from ottla.queues.core.effects import Effect
 class AsyncQueueMember(QueueMember):
     """See the module. Its decisions are made on the loop."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        queue: QueueOptions,
-        execute: Mapping[str, Execute],
-        dead_letters: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
+    _workers: Workers
+
+    def __init__(self, options: MemberOptions, **parts: Any) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
-        super().__init__(options, queue=queue, dead_letters=dead_letters, on_stop=on_stop)
-        begun = {name: self._begun(code) for name, code in execute.items()}
-        self._workers: Workers = self._workers_of(Workers, begun, is_stopping=self._is_stopping)
+        super().__init__(options, **parts)
+
+    def _make_workers(self, execute: Mapping[str, Execute]) -> Workers:
+        return self._workers_of(Workers, execute, is_stopping=self._is_stopping)
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
         """Return the run that a worker task handles, or has handled last. Safe in any thread."""
@@ -50,9 +44,7 @@ class AsyncQueueMember(QueueMember):
         """Join the group, and begin to handle. Raises `ConfigError` and `UnknownTopic` with the facts."""
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._prepare, should_give_up)
-        self._workers.start()
-        self._has_started = True
-        self._client.start()
+        self._begin()
 
     async def join(self) -> None:
         """Wait until everything is acknowledged and the group left; at most `drain_s` for what is being handled."""
@@ -94,8 +86,9 @@ class AsyncQueueMember(QueueMember):
     def _begun(self, code: Execute) -> Execute:
         async def execute(run: Run) -> RunResult | UnconfirmedOnLoop:
             assert isinstance(run, JobRun)
-            if not run.has_begun and not self._client.begin(run.lease):
-                return RunResult(done=(), untouched=run.records)
+            refusal = self._refusal(run)
+            if refusal is not None:
+                return refusal
             task = run.task = asyncio.current_task()
             try:
                 return await code(run)

@@ -64,7 +64,11 @@ class FailedWriteSink(Protocol):
 class MemberBase(ABC):
     """See the module."""
 
-    def __init__(self, options: MemberOptions, *, failed_writes: FailedWriteSink) -> None:
+    def __init__(
+        self, options: MemberOptions, *, dead_letters: FailedWriteSink, on_stop: Callable[[], object] = lambda: None
+    ) -> None:
+        """`dead_letters` writes failed records, to retry topics as well. `on_stop` is called when the member has
+        ended."""
         check_servers(options.settings)
         say_which_address(options.settings)
         self.group = options.group
@@ -77,7 +81,8 @@ class MemberBase(ABC):
             group=options.group,
             tokens=tokens_of_client(options.settings),
         )
-        self._failed_writes = failed_writes
+        self._failed_writes = dead_letters
+        self._on_stop = on_stop
         self._drain_s = options.drain_s
         self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
         self._topics_timeout_s = options.topics_timeout_s

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
 from ottla.app.member.client_error_log import ClientErrorLog
 from ottla.app.member.handler_workers import WorkerBase
-from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOptions
+from ottla.app.member.member_base import MemberBase, MemberOptions
 from ottla.app.member.member_transactions import MemberTransactions
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
@@ -100,11 +100,11 @@ class MemberCore(MemberBase):
     _has_changed: Callable[[], object]
     """Wakes whatever waits for a change of the session. Called with the session guarded."""
 
-    def __init__(self, options: MemberOptions, *, failed_writes: FailedWriteSink) -> None:
-        super().__init__(options, failed_writes=failed_writes)
+    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+        super().__init__(options, **parts)
         self._priority_of = priority_of_topics(options.plans)
         if options.transactions is not None:
-            self._failed_writes = TransactionalSink(failed_writes, options.transactions, self._submit)
+            self._failed_writes = TransactionalSink(self._failed_writes, options.transactions, self._submit)
             for handler in options.transactions.handlers:
                 handler.submit = self._submit
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ottla.app.member.broker_wait import wait_for_broker
 from ottla.app.member.handler_workers import Execute, ThreadWorkers
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import MemberCore
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.consumer.model import events
@@ -23,16 +24,8 @@ class ThreadedMember(MemberCore):
     """A member whose handlers run in threads. The lock guards the session: it is taken once per fetched batch and once
     per run."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Execute],
-        failed_writes: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
-        super().__init__(options, failed_writes=failed_writes)
-        self._on_stop = on_stop
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Any) -> None:
+        super().__init__(options, **parts)
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None

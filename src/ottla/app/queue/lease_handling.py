@@ -6,11 +6,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.job_settlement import JobSettlement
 from ottla.app.queue.queue_metrics import QueueMetrics
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Verdict, is_success
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice
@@ -33,8 +32,8 @@ class LeaseHandling(JobSettlement):
 
     _workers: Any
 
-    def __init__(self, options: MemberOptions, *, queue: QueueOptions, dead_letters: FailedWriteSink) -> None:
-        super().__init__(options, queue=queue, dead_letters=dead_letters)
+    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+        super().__init__(options, **parts)
         self._metrics = QueueMetrics(self._watch, self._client, handler=self._plan.name)
         self._dead_worker: str | None = None
         self._last_delivery = self.queue.max_attempts + 1

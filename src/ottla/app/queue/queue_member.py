@@ -18,11 +18,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.handler_workers import WorkerBase
+from ottla.app.member.member_base import MemberOptions
+from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.lease_handling import LeaseHandling
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.config.topic_presence import TOPICS_LONGEST_S
-from ottla.consumer.model.run import Run
+from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
 from ottla.processes import forks
@@ -45,19 +46,20 @@ _LEAST_WAITING: Final = 16
 class QueueMember(LeaseHandling):
     """See the module."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        queue: QueueOptions,
-        dead_letters: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
-        super().__init__(options, queue=queue, dead_letters=dead_letters)
-        self._on_stop = on_stop
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Callable[[Run], Any]], **parts: Any) -> None:
+        super().__init__(options, **parts)
         self._has_started = False
         self._has_ended = False
+        self._workers = self._make_workers({name: self._begun(code) for name, code in execute.items()})
         forks.refuses(self)
+
+    @abstractmethod
+    def _make_workers(self, execute: Mapping[str, Callable[[Run], Any]]) -> WorkerBase:
+        """Return the workers that call this code."""
+
+    @abstractmethod
+    def _begun(self, code: Any) -> Callable[[Run], Any]:
+        """Return what calls `code` with a run, unless its lease has ended (`_refusal`)."""
 
     @abstractmethod
     def drain(self, timeout_s: float) -> Any:
@@ -114,6 +116,18 @@ class QueueMember(LeaseHandling):
 
     # For the shells
 
+    def _begin(self) -> None:
+        """Start to lease and to handle. The group's settings are checked by then."""
+        self._workers.start()
+        self._has_started = True
+        self._client.start()
+
+    def _refusal(self, run: JobRun) -> RunResult | None:
+        """Begin a run. Returns its result if its lease has ended, so that it is not handled."""
+        if run.has_begun or self._client.begin(run.lease):
+            return None
+        return RunResult(done=(), untouched=run.records)
+
     def _new_client(self) -> LeaseClient:
         concurrency = self._plan.concurrency
         return LeaseClient(
@@ -164,5 +178,4 @@ class QueueMember(LeaseHandling):
             self._log_failure(error)
         self._attempts.end_all()
         self._watch.ended()
-        if self._on_stop is not None:
-            self._on_stop()
+        self._on_stop()

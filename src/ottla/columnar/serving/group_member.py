@@ -21,8 +21,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
-from ottla.app.member.handler_workers import Execute
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.threaded_member import ThreadedMember
@@ -105,17 +104,10 @@ _FENCED: Final = frozenset(
 class ColumnGroupMember(ThreadedMember):
     """Runs one group membership from `start` to `close`. Handlers of records in the same group get records."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Execute],
-        dead_letters: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, options: MemberOptions, **parts: Any) -> None:
         flow = options.flow or FlowLimits()
         flow = replace(flow, total_bytes=max(1, round(flow.total_bytes * _BUFFERED)))
-        super().__init__(replace(options, flow=flow), execute=execute, failed_writes=dead_letters, on_stop=on_stop)
+        super().__init__(replace(options, flow=flow), **parts)
         settings = options.settings
         self._broker_metrics = BrokerMetrics(self._hooks, client=self.client_name, now_ms=self._now_ms())
         self._wire = _wire_settings(settings).with_changes(on_exchange=self._broker_metrics.answered)
@@ -522,8 +514,7 @@ class ColumnGroupMember(ThreadedMember):
             self._stop_reporting()
             self._waiter.close()
             self._is_stopped.set()
-            if self._on_stop is not None:
-                self._on_stop()
+            self._on_stop()
 
     def _only_losses(self) -> None:
         """Apply only losses while the member closes: it joins no rebalance, but must not commit lost partitions."""

@@ -27,8 +27,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, KafkaE
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
-from ottla.app.member.handler_workers import Execute
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.threaded_member import ThreadedMember
@@ -89,15 +88,8 @@ _UNREAD_S: Final = 0.1
 class GroupMember(ThreadedMember):
     """Runs one group membership from `start` to `close`. Base of the runner's members and of `Consumer`."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Execute],
-        dead_letters: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
-        super().__init__(options, execute=execute, failed_writes=dead_letters, on_stop=on_stop)
+    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+        super().__init__(options, **parts)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
         strategy = str(options.settings.get("partition.assignment.strategy") or "")
@@ -400,8 +392,7 @@ class GroupMember(ThreadedMember):
             self._offset_poller.stop()
             self._stop_reporting()
             self._is_stopped.set()
-            if self._on_stop is not None:
-                self._on_stop()
+            self._on_stop()
 
     def _await_commits(self, deadline_ms: int) -> None:
         """Let the last commit be answered. Bounded: without a coordinator a service must still end."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ottla.app.member.broker_wait import wait_for_broker
 from ottla.app.member.handler_workers import Execute, ThreadWorkers
-from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
 from ottla.processes import green_threads, lookups
 from ottla.queues.core.effects import Effect
@@ -19,19 +19,12 @@ from ottla.queues.core.effects import Effect
 class ThreadedQueueMember(QueueMember):
     """See the module."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        queue: QueueOptions,
-        execute: Mapping[str, Execute],
-        dead_letters: FailedWriteSink,
-        on_stop: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, options: MemberOptions, **parts: Any) -> None:
         self._is_stopped = threading.Event()
-        super().__init__(options, queue=queue, dead_letters=dead_letters, on_stop=on_stop)
-        begun = {name: self._begun(code) for name, code in execute.items()}
-        self._workers: ThreadWorkers = self._workers_of(ThreadWorkers, begun)
+        super().__init__(options, **parts)
+
+    def _make_workers(self, execute: Mapping[str, Execute]) -> ThreadWorkers:
+        return self._workers_of(ThreadWorkers, execute)
 
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
@@ -42,9 +35,7 @@ class ThreadedQueueMember(QueueMember):
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Join the group, and begin to handle. Raises `ConfigError` and `UnknownTopic` with the facts."""
         self._prepare(should_give_up)
-        self._workers.start()
-        self._has_started = True
-        self._client.start()
+        self._begin()
 
     def join(self) -> None:
         """Wait until everything is acknowledged and the group left; at most `drain_s` for what is being handled."""
@@ -73,9 +64,7 @@ class ThreadedQueueMember(QueueMember):
     def _begun(self, code: Execute) -> Execute:
         def execute(run: Run) -> RunResult | Unconfirmed:
             assert isinstance(run, JobRun)
-            if not run.has_begun and not self._client.begin(run.lease):
-                return RunResult(done=(), untouched=run.records)
-            return code(run)
+            return self._refusal(run) or code(run)
 
         return execute
 
