@@ -14,6 +14,7 @@ import confluent_kafka
 import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla import Queue
 from ottla.admin import Admin, GroupInUse, OffsetMove, PartlyDone, TopicSpec, UnknownGroup
 from ottla.admin.facts.lag import lag_of
 from ottla.admin.operations.offset_resets import load_undo
@@ -71,6 +72,28 @@ def test_a_group_is_listed_with_type_and_state_and_described_with_offsets(
     assert [(each.topic, each.partition, each.offset) for each in found.offsets] == [(topic, 0, 5)]
     with pytest.raises(UnknownGroup, match="no-such-group"):
         ask("describe_groups", "no-such-group")
+
+
+def test_a_share_group_that_offset_fetch_does_not_know_is_described(
+    ask: Ask, cluster: EmbeddedCluster, topic: str
+) -> None:
+    share_group, no_group = f"{topic}-shares", f"{topic}-none"
+    with (
+        Queue(topic, group=share_group, bootstrap_servers=cluster.bootstrap_servers) as queue,
+        cluster.faults.add(api="OFFSET_FETCH", group=share_group, error="GROUP_ID_NOT_FOUND") as fault,
+        cluster.faults.add(api="OFFSET_FETCH", group=no_group, error="GROUP_ID_NOT_FOUND"),
+    ):
+        job = queue.take(20)
+        assert job is not None
+        job.accept()
+        (found,) = ask("describe_groups", share_group)
+        assert (found.type, [each.client_id for each in found.members]) == ("Share", ["ottla"])
+        assert {each.topic for each in found.offsets} == {topic}
+        (lag,) = ask("group_lag", share_group)
+        assert {each.partition for each in lag.partitions} == {0, 1}
+        assert fault.hits == 2
+        with pytest.raises(UnknownGroup, match=no_group):
+            ask("describe_groups", no_group)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
