@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .events import Acquire, AcquiredRange, LogBatch
+from .events import Acquire, Acquired, AcquiredRange, LogBatch
 from .runs import Run, standing
 from .states import RecordState
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from .partition import SharePartition
 
 
-def acquire(partition: SharePartition, request: Acquire, now_ms: int) -> list[AcquiredRange]:
+def acquire(partition: SharePartition, request: Acquire, now_ms: int) -> Acquired:
     """Lease records of the batches that were read, and archive the offsets in between that have none."""
     acquired: list[AcquiredRange] = []
+    ends_fetch = False
     room = request.max_records
     expected = max(request.offset, partition.start_offset)
     for batch in request.batches:
@@ -36,6 +37,7 @@ def acquire(partition: SharePartition, request: Acquire, now_ms: int) -> list[Ac
             continue
         lot = _lot(partition, first, batch)
         if lot and acquired:
+            ends_fetch = True
             break
         if lot:
             taken = _one_lot(partition, request, LogBatch(first, batch.last), min(lot, room), now_ms)
@@ -45,9 +47,10 @@ def acquire(partition: SharePartition, request: Acquire, now_ms: int) -> list[Ac
         for each in taken:
             _add(acquired, each, request.batch_size)
         if lot and taken:
+            ends_fetch = True
             break
     partition.advance()
-    return acquired
+    return Acquired(ranges=tuple(acquired), ends_fetch=ends_fetch)
 
 
 def _lot(partition: SharePartition, first: int, batch: LogBatch) -> int:

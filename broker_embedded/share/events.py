@@ -143,6 +143,8 @@ class Acquired:
     """The ranges that a fetch has leased; empty when there was nothing."""
 
     ranges: tuple[AcquiredRange, ...]
+    ends_fetch: bool = False
+    """Whether the fetch may lease nothing more here: a lot of records that failed often is leased by itself."""
 
 
 @fact

@@ -26,7 +26,6 @@ from .deadlines import Deadlines
 from .events import (
     Acknowledge,
     Acquire,
-    Acquired,
     DeadLettered,
     Effect,
     Event,
@@ -135,8 +134,7 @@ class SharePartition:
         self.expire(now_ms)
         match event:
             case Acquire():
-                ranges = acquiring.acquire(self, event, now_ms)
-                self.effects.append(Acquired(ranges=tuple(ranges)))
+                self.effects.append(acquiring.acquire(self, event, now_ms))
             case Acknowledge():
                 acknowledging.acknowledge(self, event, now_ms)
             case Release(member_id=member_id):

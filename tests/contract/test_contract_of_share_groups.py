@@ -126,6 +126,17 @@ def test_a_released_record_is_delivered_until_its_count_has_reached_the_limit(
     assert member.fetch(topic, max_wait_ms=500).acquired_records == []
 
 
+def test_a_record_that_is_delivered_for_the_last_time_comes_alone(new_member: NewMember, topic: str) -> None:
+    member = new_member()
+    all_of(member, topic)
+    assert member.acknowledge(topic, 2, 9, ACCEPT) == ErrorCode.NONE
+    assert member.acknowledge(topic, 0, 1, RELEASE) == ErrorCode.NONE
+    assert member.acquire(topic) == [(0, 1, 2)]
+    assert member.acknowledge(topic, 0, 1, RELEASE) == ErrorCode.NONE
+    assert member.acquire(topic) == [(0, 0, 3)]
+    assert member.acquire(topic) == [(1, 1, 3)]
+
+
 @pytest.mark.parametrize("kind", [ACCEPT, REJECT, GAP])
 def test_a_settled_record_is_not_delivered_again(new_member: NewMember, topic: str, kind: int) -> None:
     one = new_member()

@@ -11,6 +11,7 @@ from wire_client import WireClient
 
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+from ottla_wire.records.batch import iter_batches
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 NOT_YET = (
@@ -115,6 +116,7 @@ class ShareMember:
         for each in response.responses:
             for answer in each.partitions:
                 if (each.topic_id, answer.partition_index) == (self.topic_id(topic), partition):
+                    check_each_batch_comes_once(bytes(answer.records or b""))
                     return answer
         return NOTHING
 
@@ -166,6 +168,12 @@ class ShareMember:
     def _advance(self, epoch: int, response: Message) -> None:
         if response.error_code == ErrorCode.NONE:
             self.session_epoch = epoch + 1
+
+
+def check_each_batch_comes_once(records: bytes) -> None:
+    """A client that reads batch after batch delivers the records of a second copy again."""
+    offsets = [header.base_offset for _, header in iter_batches(records)]
+    assert offsets == sorted(set(offsets)), offsets
 
 
 def ranges(answer: Any) -> Ranges:

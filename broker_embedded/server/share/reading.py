@@ -70,7 +70,8 @@ def acquire(host: ShareHost, partition: Partition, wanted: Wanted, isolation: Is
         assert acquired is not None
         if acquired.ranges:
             _add(found, data, batches, acquired.ranges)
-        if share.next_offset() <= offset:
+        # Behind a lot the rest of its batch would be read again, and be in the response twice.
+        if acquired.ends_fetch or share.next_offset() <= offset:
             break
     return found
 
