@@ -1,4 +1,5 @@
-"""Apache Kafka itself, from its packages on the Maven registry, as processes that end with their `with` block.
+"""Apache Kafka itself, from its packages on the Maven registry, as processes that end with their `with` block, and
+with the process that started them.
 
 The contract suite runs on it and the benchmarks measure beside it. Needs Java 17 and Maven; the packages are copied
 once into a cache below the user's home. Nothing here is used by the product.
@@ -26,6 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
+
+from watchdog import Watchdog
 
 VERSIONS = ("4.4.0", "4.1.0")
 """The newest first. The contract holds on all of them, but for what docs/reference/differences.md names."""
@@ -151,12 +154,14 @@ class ApacheKafka:
         self._log_dirs = log_dirs
         self._address = address
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._watchdog: Watchdog | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         return self._address or ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def __enter__(self) -> Self:
+        self._watchdog = Watchdog(self._temporary)
         try:
             cluster_id = KEPT_CLUSTER_ID if self.data_dir is not self._temporary else _new_id()
             for node in self._nodes:
@@ -183,6 +188,9 @@ class ApacheKafka:
                 process.kill()
                 process.wait()
         self._processes.clear()
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     def start(self, node: int) -> None:
@@ -195,12 +203,18 @@ class ApacheKafka:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._guard()
 
     def kill(self, node: int) -> None:
         """`kill -9`."""
         process = self._processes.pop(node)
         process.kill()
         process.wait()
+        self._guard()
+
+    def _guard(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.guard(self.pids())
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
