@@ -8,10 +8,11 @@ error that names the command that creates it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from ottla.errors import UnknownTopic
+from ottla.config.permissions import Principal
+from ottla.errors import ConfigError, UnknownTopic
 from ottla.retrying import Awaited, NotYet
 
 TOPICS_TIMEOUT_S: Final = 3.0
@@ -26,14 +27,24 @@ CONSUMER: Final = "consumer"
 
 
 class TopicWait:
-    """Ask for `topics` while `check` raises `NotYet`. Times are seconds of one monotonic clock."""
+    """Ask for `topics` while `check` raises `NotYet`, as `asking`. Times are seconds of one monotonic clock."""
 
     def __init__(
-        self, topics: Collection[str], *, servers: str, timeout_s: float | None, now_s: float, who: str = CONSUMER
+        self,
+        topics: Collection[str],
+        *,
+        servers: str,
+        timeout_s: float | None,
+        now_s: float,
+        who: str = CONSUMER,
+        asking: Principal | None = None,
+        should_give_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self.topics = sorted(set(topics))
         self._servers = servers
         self._who = who
+        self._asking = asking or Principal(topics=self.topics)
+        self._should_give_up = should_give_up
         self._timeout_s = TOPICS_TIMEOUT_S if timeout_s is None else timeout_s
         self._started_s = now_s
         self.until_s = now_s + self._timeout_s
@@ -44,12 +55,16 @@ class TopicWait:
         there = set(existing)
         return [name for name in self.topics if name not in there]
 
-    def ends(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> bool:
+    def refusal(self) -> ConfigError:
+        """Return the error for a topic that brokers do not describe to this client."""
+        return self._asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=self._servers)
+
+    def ends(self, existing: Collection[str], now_s: float) -> bool:
         """Return whether `check` will raise `UnknownTopic`: then `existing` should have all topics of the cluster, for
         the error's hint."""
-        return bool(self.missing(existing)) and (gives_up or now_s - self._started_s >= self._timeout_s)
+        return bool(self.missing(existing)) and (self._should_give_up() or now_s - self._started_s >= self._timeout_s)
 
-    def check(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> None:
+    def check(self, existing: Collection[str], now_s: float) -> None:
         """Return if the cluster, which has `existing`, has all topics. Raises `NotYet` while there is time, with the
         fields of `topics_awaited` once; then `UnknownTopic`."""
         missing = self.missing(existing)
@@ -57,7 +72,7 @@ class TopicWait:
             return
         waited_s = now_s - self._started_s
         left_s = self._timeout_s - waited_s
-        if self.ends(existing, now_s, gives_up=gives_up):
+        if self.ends(existing, now_s):
             raise unknown_topics(missing, self._servers, existing=existing, who=self._who)
         if waited_s >= TOPICS_TIMEOUT_S and not self._is_logged:  # not for one that was made a moment ago
             fields = {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": round(left_s, 1)}

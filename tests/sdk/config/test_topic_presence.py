@@ -15,8 +15,8 @@ from ottla.config.topic_presence import TOPICS_TIMEOUT_S
 from ottla.retrying import Awaited, NotYet
 
 
-def wait_for(*topics: str, timeout_s: float | None = None) -> TopicWait:
-    return TopicWait(topics, servers="one:9092", timeout_s=timeout_s, now_s=100)
+def wait_for(*topics: str, timeout_s: float | None = None, gives_up: bool = False) -> TopicWait:
+    return TopicWait(topics, servers="one:9092", timeout_s=timeout_s, now_s=100, should_give_up=lambda: gives_up)
 
 
 def asked(wait: TopicWait, existing: Collection[str], now_s: float) -> NotYet:
@@ -27,7 +27,7 @@ def asked(wait: TopicWait, existing: Collection[str], now_s: float) -> NotYet:
 
 def test_it_is_over_when_all_are_there() -> None:
     wait_for("orders", "returns").check({"orders", "returns", "more"}, 100)
-    wait_for("orders", timeout_s=0).check({"orders"}, 999, gives_up=True)
+    wait_for("orders", timeout_s=0, gives_up=True).check({"orders"}, 999)
 
 
 def test_a_new_topic_is_looked_for_often_and_without_a_word() -> None:
@@ -49,7 +49,7 @@ def test_a_longer_wait_is_told_once_and_looks_seldom() -> None:
 @pytest.mark.parametrize(("timeout_s", "gives_up"), [(0, False), (60, True)])
 def test_the_error_names_what_is_missing_and_the_command(timeout_s: float, gives_up: bool) -> None:
     with pytest.raises(UnknownTopic) as caught:
-        wait_for("orders", "returns", timeout_s=timeout_s).check({"returns", "order"}, 100, gives_up=gives_up)
+        wait_for("orders", "returns", timeout_s=timeout_s, gives_up=gives_up).check({"returns", "order"}, 100)
     said = str(caught.value)
     assert said.startswith("the cluster at one:9092 does not have orders. Did you mean 'order'? ")
     assert "`ottla topics create orders --bootstrap-servers one:9092`" in said

@@ -131,15 +131,7 @@ class GroupMember(MemberCore):
             await connect(self._client, self._servers, self._answer_s, self.asking)
             if self._joins_transactions:
                 read_stable_offsets(self._client)
-            self._begin.joined(
-                await await_topics(
-                    network_of(self._client),
-                    self.topics_awaited(self._topics),
-                    asking=self.asking,
-                    servers=self._servers,
-                    should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
-                )
-            )
+            self._begin.joined(await await_topics(network_of(self._client), self._own_topics_awaited(should_give_up)))
             if self._transactions is not None:
                 await self._transactions.start()
             self._unreadable.guard(self._client)

@@ -11,16 +11,13 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ottla.aio.aiokafka_internals import network_of
-from ottla.config import Principal
 from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
 from ottla.retrying import try_again_async
 
 _ASK_AGAIN_S: Final = 1.0
 
 
-async def await_topics(
-    client: Any, wait: TopicWait, *, asking: Principal, servers: str, should_give_up: Callable[[], bool] = lambda: False
-) -> dict[str, int]:
+async def await_topics(client: Any, wait: TopicWait) -> dict[str, int]:
     """Return how many partitions each topic has, once the cluster has all topics. Raises `UnknownTopic`. `client` is
     aiokafka's own network client.
 
@@ -33,11 +30,11 @@ async def await_topics(
         counts, refused = await _look(client, wait.topics)
         existing = set(counts)
         if refused:
-            raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
-        now_s, gives_up = monotonic(), should_give_up()
-        if wait.ends(existing, now_s, gives_up=gives_up):
+            raise wait.refusal()
+        now_s = monotonic()
+        if wait.ends(existing, now_s):
             existing |= await _all_names(client)
-        wait.check(existing, now_s, gives_up=gives_up)
+        wait.check(existing, now_s)
         return {name: counts[name] for name in wait.topics}
 
     return await try_again_async(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)

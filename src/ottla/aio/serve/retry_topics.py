@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,17 +15,14 @@ from ottla.aio.client.declared_topics import check_created
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
 from ottla.aio.consume.subscribed_topics import await_topics
-from ottla.config import Principal, Settings, TopicWait, for_admin
+from ottla.config import Settings, TopicWait, for_admin
 from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 
 
 async def ensure_retry_topics(
     settings: Settings,
     lines: Mapping[str, tuple[str, ...]],
-    *,
     wait: TopicWait,
-    asking: Principal,
-    should_give_up: Callable[[], bool],
     timeout_s: float = 30.0,
 ) -> None:
     """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
@@ -38,7 +35,7 @@ async def ensure_retry_topics(
     try:
         create_no_topics(network_of(admin))
         await start_client(admin)
-        await await_topics(network_of(admin), wait, asking=asking, servers=servers, should_give_up=should_give_up)
+        await await_topics(network_of(admin), wait)
         missing = missing_topics(lines, _shapes(await admin.describe_topics()))
         for name, shape in missing.to_create.items():
             new = NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)

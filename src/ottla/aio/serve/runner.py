@@ -143,7 +143,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
         self._wake.set()
 
     async def _await_writable(self, settings: Settings, topics: TopicWait, what: str) -> None:
-        await asyncio.to_thread(await_writable, settings, topics, what=what, should_give_up=self._gives_up)
+        await asyncio.to_thread(await_writable, settings, topics, what=what)
 
     async def _call(self, hook: Callable[[], Any]) -> None:
         result = hook()

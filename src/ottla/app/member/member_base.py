@@ -123,9 +123,16 @@ class MemberBase(ABC):
     def _forked(self) -> None:
         """Reset the member in a child process after fork."""
 
-    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+    def topics_awaited(self, topics: Collection[str], should_give_up: Callable[[], bool] = lambda: False) -> TopicWait:
         """Return the wait for topics that begins now."""
-        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+        return TopicWait(
+            topics,
+            servers=self._servers,
+            timeout_s=self._topics_timeout_s,
+            now_s=monotonic(),
+            asking=self.asking,
+            should_give_up=should_give_up,
+        )
 
     def _notice(self, notice: Notice) -> None:
         """Log what happened, and count it."""

@@ -43,6 +43,7 @@ from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
 from ottla.app.member.stored_offsets import StoredOffsets
 from ottla.app.once.exactly_once_invoker import TransactionalSink, passes
+from ottla.config import TopicWait
 from ottla.config.assignors import conflict, offered
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -97,6 +98,8 @@ class MemberCore(MemberBase):
     """One member of a group, without what each shell does in its own way. The shells' group members subclass it."""
 
     _workers: WorkerBase
+    _is_stopping: Any
+    """An event of the shell, of threads or asyncio."""
     _has_changed: Callable[[], object]
     """Wakes whatever waits for a change of the session. Called with the session guarded."""
 
@@ -198,6 +201,10 @@ class MemberCore(MemberBase):
                 "records_not_settled",
                 f"nothing more comes of {names} before what was taken is settled: ack()",
             )
+
+    def _own_topics_awaited(self, should_give_up: Callable[[], bool]) -> TopicWait:
+        """Return the wait for the subscribed topics that begins now, and ends when the member is stopped."""
+        return self.topics_awaited(self._topics, lambda: self._is_stopping.is_set() or should_give_up())
 
     # Steps and effects
 

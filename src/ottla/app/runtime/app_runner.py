@@ -207,9 +207,8 @@ class AppRunnerBase(ABC, Generic[M]):
             before = yield partial(self._ensure_topics, settings, declared)
             warn_of_other_partitions(declared, before)
         for member, lines in self._retry_lines():
-            wait = member.topics_awaited(lines)
-            more = {"wait": wait, "asking": member.asking, "should_give_up": self._gives_up}
-            yield partial(self._ensure_retry_topics, member.settings, lines, **more)
+            wait = member.topics_awaited(lines, self._gives_up)
+            yield partial(self._ensure_retry_topics, member.settings, lines, wait)
 
     def _stopping(self) -> Steps[BaseException | None]:
         """Stop everything. Returns what the first stop hook that failed raised."""
@@ -276,7 +275,7 @@ class AppRunnerBase(ABC, Generic[M]):
             if topics:
                 arguments = dead_letter_arguments(self._app.producer_settings)
                 settings = producer_settings(self._app.bootstrap_servers, **arguments)
-                yield what, settings, next(iter(self.members.values())).topics_awaited(topics)
+                yield what, settings, next(iter(self.members.values())).topics_awaited(topics, self._gives_up)
 
     def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[M, Sequence[TopicPartition]]]:
         """Return the groups' members, each with its own partitions among the given ones; all its partitions if none is

@@ -198,8 +198,9 @@ class Bridge:
             timeout_s=None,
             now_s=time.monotonic(),
             who="bridge",
+            should_give_up=lambda: self._is_stop_asked,
         )
-        await_writable(settings, wait, what="message", should_give_up=lambda: self._is_stop_asked)
+        await_writable(settings, wait, what="message")
 
     def _begin_reload(self) -> None:
         task = asyncio.ensure_future(self._reload())

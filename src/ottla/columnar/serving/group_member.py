@@ -580,7 +580,7 @@ class ColumnGroupMember(ThreadedMember):
         )
 
     def _await_topics(self, should_give_up: Callable[[], bool]) -> None:
-        wait = self.topics_awaited(self._topics)
+        wait = self.topics_awaited(self._topics, should_give_up)
         until_s = time.monotonic() + self._answer_s
 
         def attempt() -> None:
@@ -599,15 +599,13 @@ class ColumnGroupMember(ThreadedMember):
                 if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and name in self._topics
             ]
             if refused:
-                raise self.asking.refused(
-                    "TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=self._servers
-                )
+                raise wait.refusal()
             existing = {name for name in self._topics if self._cluster.known(name) is not None}
-            now_s, gives_up = time.monotonic(), should_give_up()
-            if wait.ends(existing, now_s, gives_up=gives_up):
+            now_s = time.monotonic()
+            if wait.ends(existing, now_s):
                 with suppress(BrokerUnavailable):  # for the error to name what was meant
                     existing.update(self._cluster.topic_names())
-            wait.check(existing, now_s, gives_up=gives_up)
+            wait.check(existing, now_s)
 
         try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S)
         self._pass_topic_ids()

@@ -130,15 +130,7 @@ class GroupMember(ThreadedMember):
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
         try:
             check_reachable(self._client, self._servers, self._answer_s, topic=self._topics[0])
-            self._begin.joined(
-                await_topics(
-                    self._client,
-                    self.topics_awaited(self._topics),
-                    asking=self.asking,
-                    servers=self._servers,
-                    should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
-                )
-            )
+            self._begin.joined(await_topics(self._client, self._own_topics_awaited(should_give_up)))
             if self._transactions is not None:
                 self._transactions.start()
             self._work.client = self._client

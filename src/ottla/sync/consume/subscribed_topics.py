@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ottla.config import Principal
 from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
 from ottla.retrying import try_again
 from ottla.sync.client.client_errors import is_unknown_topic
@@ -23,9 +21,7 @@ _MISSING: Final = "missing"
 _REFUSED: Final = "refused"
 
 
-def await_topics(
-    client: Any, wait: TopicWait, *, asking: Principal, servers: str, should_give_up: Callable[[], bool] = lambda: False
-) -> dict[str, int]:
+def await_topics(client: Any, wait: TopicWait) -> dict[str, int]:
     """Return how many partitions each topic has, once all are there, as `client`, a consumer, sees them. Raises
     `UnknownTopic`.
 
@@ -37,12 +33,12 @@ def await_topics(
     def attempt() -> dict[str, int]:
         found = {name: _look(client, name) for name in wait.topics}
         if any(state == _REFUSED for state, _ in found.values()):
-            raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
+            raise wait.refusal()
         existing = {name for name, (state, _) in found.items() if state == _THERE}
-        now_s, gives_up = time.monotonic(), should_give_up()
-        if wait.ends(existing, now_s, gives_up=gives_up):
+        now_s = time.monotonic()
+        if wait.ends(existing, now_s):
             existing |= all_topics(client)
-        wait.check(existing, now_s, gives_up=gives_up)
+        wait.check(existing, now_s)
         return {name: count for name, (_, count) in found.items()}
 
     return try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)

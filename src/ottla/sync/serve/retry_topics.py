@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from ottla.config import Principal, Settings, TopicWait, for_admin
+from ottla.config import Settings, TopicWait, for_admin
 from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.declared_topics import await_created
@@ -19,10 +19,7 @@ from ottla.sync.consume.subscribed_topics import await_topics
 def ensure_retry_topics(
     settings: Settings,
     lines: Mapping[str, tuple[str, ...]],
-    *,
     wait: TopicWait,
-    asking: Principal,
-    should_give_up: Callable[[], bool],
     timeout_s: float = 30.0,
 ) -> None:
     """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
@@ -35,7 +32,7 @@ def ensure_retry_topics(
         # Not by the admin client: a question of its about a topic creates it.
         asks = Consumer({**settings.to_confluent(), "log_level": 0})
         try:
-            await_topics(asks, wait, asking=asking, servers=servers, should_give_up=should_give_up)
+            await_topics(asks, wait)
             found = metadata_of(asks, timeout_s).topics
         finally:
             asks.close()

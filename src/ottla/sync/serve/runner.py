@@ -98,7 +98,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
         self._wake.put(None)
 
     def _await_writable(self, settings: Settings, topics: TopicWait, what: str) -> None:
-        await_writable(settings, topics, what=what, should_give_up=self._gives_up)
+        await_writable(settings, topics, what=what)
 
     def _release(self) -> None:
         self._loop.close()

@@ -32,7 +32,6 @@ def await_writable(
     wait: TopicWait,
     *,
     what: str = "dead letter",
-    should_give_up: Callable[[], bool] = lambda: False,
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -58,7 +57,7 @@ def await_writable(
                 asking = Principal(principal=principal_of(settings), topics=refused, writes=True)
                 raise asking.refused("TOPIC_AUTHORIZATION_FAILED", f"no {what} could be written", servers=servers)
             try:
-                wait.check(existing, now_s(), gives_up=should_give_up())
+                wait.check(existing, now_s())
             except UnknownTopic as error:
                 raise UnknownTopic(f"no {what} could be written: {error}") from None
 
