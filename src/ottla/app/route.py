@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from ottla.app.delivery.event_invoker import EventInvoker
+from ottla.app.delivery.batch_invoker import BatchInvoker
+from ottla.app.delivery.event_invoker import EventDecoder, EventInvoker
 from ottla.app.delivery.handler_result import refuse_generators
 from ottla.app.delivery.invoker import Invoker
+from ottla.app.delivery.record_invoker import RecordInvoker
+from ottla.app.delivery.run_decoder import RunDecoder
 from ottla.app.handler.annotations import chosen_serde
 from ottla.app.handler.binding import Binding, BindingError, bind, restore_original_record
 from ottla.app.handler.event_handlers import EventHandlers
@@ -317,22 +319,30 @@ class Route:
             binding = restore_original_record(binding, is_batch=self.is_batch)
         if self.exactly is not None and not bound.makes_out:
             binding = with_outputs(binding, is_batch=self.is_batch)
-        make = Invoker if self.events is None else partial(EventInvoker, self.events, Listeners.of(self.hooks))
-        return make(
-            name=self.name,
-            group=self.group,
-            binding=binding,
-            value=self.value_serde,
-            key=self.key_serde,
-            exceptions=exceptions,
-            ordering=self.ordering,
-            is_batch=self.is_batch,
-            is_at_most_once=self.is_at_most_once,
-            state=state,
-            origins={name: topic for topic, names in self.retry_chains.items() for name in names},
-            expiry=self.expiry,
-            clock=clock,
-        )
+        origins = {name: topic for topic, names in self.retry_chains.items() for name in names}
+        serdes: dict[str, Any] = {
+            "key": self.key_serde,
+            "exceptions": exceptions,
+            "fails_in_order": self.ordering is Ordering.PARTITION and not self.is_batch,
+            "origins": origins,
+        }
+        options: dict[str, Any] = {
+            "name": self.name,
+            "group": self.group,
+            "binding": binding,
+            "exceptions": exceptions,
+            "ordering": self.ordering,
+            "is_at_most_once": self.is_at_most_once,
+            "state": state,
+            "origins": origins,
+            "expiry": self.expiry,
+            "clock": clock,
+        }
+        if self.events is not None:
+            of_events = EventDecoder(self.events, is_async=binding.is_async, **serdes)
+            return EventInvoker(self.events, Listeners.of(self.hooks), decoder=of_events, **options)
+        make = BatchInvoker if self.is_batch else RecordInvoker
+        return make(decoder=RunDecoder(value=self.value_serde, **serdes), **options)
 
     def _bound(self, *, may_make_out: bool = False) -> Binding:
         if self.events is not None:

@@ -158,9 +158,9 @@ class AppRunner(AppRunnerBase[GroupMember]):
         if invoker.binding.is_async:
 
             async def deliver(run: Run) -> RunResult | UnconfirmedOnLoop:
-                if invoker.would_block(run):
+                if invoker.decoder.would_block(run):
                     # An unseen schema id is fetched in a thread; afterwards decoding finds it in the cache.
-                    waits: RunResult | None = (await self._in_thread(invoker.decode, run))[1]
+                    waits: RunResult | None = (await self._in_thread(invoker.decoder.decode, run))[1]
                     if waits is not None:
                         return waits
                 return await invoker.deliver_async(run, _yield_now)

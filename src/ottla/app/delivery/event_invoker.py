@@ -1,4 +1,4 @@
-"""Delivers a run to handlers by event type: an `Invoker` whose decoder is chosen for each record."""
+"""Delivers a run to handlers by event type: the decoder is chosen for each record."""
 
 from __future__ import annotations
 
@@ -6,62 +6,51 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-from ottla.app.delivery.invoker import Invoker, Yield, decode_values
+from ottla.app.delivery.invoker import Yield
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
+from ottla.app.delivery.record_invoker import RecordInvoker
+from ottla.app.delivery.run_decoder import RunDecoder, decode_values
 from ottla.app.handler.binding import Call
 from ottla.app.handler.event_handlers import EventHandler, EventHandlers
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
-from ottla.errors import RegistryUnavailable
 from ottla.records import Malformed
-from ottla.serdes import Serde
+from ottla.serdes import Serde, SerdeContext
 from ottla.telemetry import Listeners, log_event
 
 
-class EventInvoker(Invoker):
-    """See the module. Values are decoded together that have one handler, so a run of one type costs one call."""
+class EventDecoder(RunDecoder):
+    """Decodes by event type. Values are decoded together that have one handler, so a run of one type costs one call."""
 
-    __slots__ = ("_answer", "_default", "_events", "_hooks", "_may_block")
+    __slots__ = ("_default", "_events", "_may_block")
 
-    def __init__(self, events: EventHandlers, hooks: Listeners, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, events: EventHandlers, *, is_async: bool, **options: Any) -> None:
+        super().__init__(value=events.serde, **options)
         self._events = events
-        self._hooks = hooks
-        self._of_value = None  # the handler is chosen by the record
-        self._default = events.handler_of_others(is_async=self.binding.is_async)
-        self._answer = self._default.call if self._default.binding is None else None
+        self._default = events.handler_of_others(is_async=is_async)
         self._may_block = any(type(each.serde).would_block is not Serde.would_block for each in events.handlers)
+        self._bytes_only = self.has_parts = False  # the handler is chosen by the record
 
-    def deliver(self, run: Run) -> RunResult | AwaitingAcks:
-        result = super().deliver(run)
-        self._note_unhandled(run)
-        return result
-
-    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
-        result = await super().deliver_async(run, yield_now)
-        self._note_unhandled(run)
-        return result
+    @property
+    def answer(self) -> Call | None:
+        """The call for records of other types, where no handler takes them."""
+        return self._default.call if self._default.binding is None else None
 
     def would_block(self, run: Run) -> bool:
         values = [record.raw_value for record in run.records]
         if self._events.by.would_block(values):
             return True
-        value_context, key_context = self._serde_contexts(run.topic_partition.topic)
+        value_context, key_context = self._serde_contexts(run)
         if self._may_block:
             for handler, records in self._groups(run)[0].items():
                 if handler.serde.would_block([record.raw_value for record in records], value_context):
                     return True
         return self._key.would_block([record.raw_key for record in run.records], key_context)
 
-    def decode(self, run: Run) -> tuple[bool, RunResult | None]:
-        value_context, key_context = self._serde_contexts(run.topic_partition.topic)
-        try:
-            groups, has_malformed = self._groups(run)
-            for handler, records in groups.items():
-                has_malformed |= decode_values(records, handler.serde, value_context)
-            has_malformed |= self._decode_keys(run, key_context)
-        except RegistryUnavailable as error:
-            return False, self._outage(run, error)
-        return has_malformed, None
+    def _decode_values(self, run: Run, context: SerdeContext) -> bool:
+        groups, has_malformed = self._groups(run)
+        for handler, records in groups.items():
+            has_malformed |= decode_values(records, handler.serde, context)
+        return has_malformed
 
     def _groups(self, run: Run) -> tuple[dict[EventHandler, Sequence[AnyRecord]], bool]:
         """Return the records of the run by handler, and whether the type of some cannot be read."""
@@ -89,6 +78,28 @@ class EventInvoker(Invoker):
             groups.setdefault(handler, []).extend(of_type)
         run.chosen = chosen
         return groups, has_malformed  # type: ignore[return-value]
+
+
+class EventInvoker(RecordInvoker):
+    """See the module."""
+
+    __slots__ = ("_answer", "_events", "_hooks")
+
+    def __init__(self, events: EventHandlers, hooks: Listeners, *, decoder: EventDecoder, **options: Any) -> None:
+        super().__init__(decoder=decoder, **options)
+        self._events = events
+        self._hooks = hooks
+        self._answer = decoder.answer
+
+    def deliver(self, run: Run) -> RunResult | AwaitingAcks:
+        result = super().deliver(run)
+        self._note_unhandled(run)
+        return result
+
+    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
+        result = await super().deliver_async(run, yield_now)
+        self._note_unhandled(run)
+        return result
 
     def _note_unhandled(self, run: Run) -> None:
         """Log and count the records that no handler takes. Once for each delivery: an inbox decodes a run twice."""

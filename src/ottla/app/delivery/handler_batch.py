@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from ottla.app.delivery.handler_result import PerRecord, Returned, promises_in, read_batch, read_returned
 from ottla.app.delivery.pending_sends import unsettled
+from ottla.app.delivery.run_decoder import malformed_part
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Dead, Retry, Skip
 from ottla.producer.record_sends import Sent, disown
-from ottla.records import Malformed
 
 _SKIP: Final = Skip()
 
@@ -146,10 +146,3 @@ class Batch:
             skipped=skipped,
             malformed=sum(not failure.is_expiry for _, failure in self._failures),
         )
-
-
-def malformed_part(record: AnyRecord) -> Malformed | None:
-    """Return the part of a record that could not be decoded, if there is one."""
-    if type(record.value) is Malformed:
-        return record.value
-    return record.key if type(record.key) is Malformed else None

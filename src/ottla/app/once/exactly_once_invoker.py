@@ -206,7 +206,7 @@ class ExactlyOnceInvoker:
         self._clock = clock or SystemClock()
         self.binding = invoker.binding
         self.name = invoker.name
-        self.would_block, self.decode = invoker.would_block, invoker.decode
+        self.decoder = invoker.decoder
 
     def deliver(self, run: Run) -> RunResult | InTransaction:
         """Deliver with a synchronous handler."""

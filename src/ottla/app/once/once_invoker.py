@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from ottla.app.delivery.handler_batch import malformed_part
 from ottla.app.delivery.invoker import Invoker, Yield
+from ottla.app.delivery.run_decoder import malformed_part
 from ottla.app.once.leases import AsyncLeases, ClaimLease, ClaimLeases
 from ottla.app.once.once_settings import OnceSettings
 from ottla.app.once.resource_invoker import ResourceInvoker
@@ -86,7 +86,7 @@ class OnceInvoker:
         self._settings = settings
         self.binding = invoker.binding
         self.name = invoker.name
-        self.would_block, self.decode = invoker.would_block, invoker.decode
+        self.decoder = invoker.decoder
         self._clean_at_s = monotonic() + _CLEAN_EVERY_S
         self._has_warned = False
         shared: dict[str, Any] = {
@@ -319,7 +319,7 @@ class OnceInvoker:
         inbox = self._settings.inbox
         if inbox is None or inbox.id is None:
             return None
-        return self._invoker.decode(run)[1]
+        return self.decoder.decode(run)[1]
 
     def _ids_of(self, records: Sequence[AnyRecord]) -> Mapping[int, str]:
         function = None if self._settings.inbox is None else self._settings.inbox.id

@@ -31,8 +31,7 @@ class ResourceInvoker:
     ) -> None:
         self._invoker = invoker
         self._group = group
-        self.binding, self.name = invoker.binding, invoker.name
-        self.would_block, self.decode = invoker.would_block, invoker.decode
+        self.binding, self.name, self.decoder = invoker.binding, invoker.name, invoker.decoder
         self._runs = TransactionRuns(ordering=ordering, is_batch=is_batch, exceptions=exceptions, tell=_no_event)
 
     # Threads

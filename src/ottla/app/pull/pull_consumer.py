@@ -12,9 +12,10 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final, Generic
 
+from ottla.app.delivery.run_decoder import RunDecoder, malformed_part
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
-from ottla.app.pull.pull_plan import decoder, malformed_part, pull_plan
+from ottla.app.pull.pull_plan import pull_plan
 from ottla.app.pull.receive_spans import report_received
 from ottla.app.retry_settings import for_priorities, with_range
 from ottla.clock import SystemClock
@@ -41,6 +42,7 @@ from ottla.processes import forks
 from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of, timeout
 from ottla.raising import again
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
+from ottla.serdes import as_serde
 from ottla.showing import shown
 from ottla.stepping import Steps
 from ottla.telemetry import Hooks
@@ -93,7 +95,9 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = seconds("Consumer", "drain_s", drain_s)
         self._group = group
-        self._decoder = decoder(group, value, key)
+        self._decoder = RunDecoder(
+            value=as_serde(value), key=as_serde(key), exceptions=ExceptionTable(), fails_in_order=True
+        )
         self._exceptions = ExceptionTable(keeps_errors=retry is not None and retry.has_strategies)
         self._expiry = Expiry.declared(
             "Consumer",
@@ -242,7 +246,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
 
     @abstractmethod
     def _decode(self, run: Run) -> Any:
-        """Decode the run as `Decoder.decode` does, in the shell's way."""
+        """Decode the run as `RunDecoder.decode` does, in the shell's way."""
 
     # Parts that the shells call
 

@@ -1,26 +1,19 @@
-"""Shared by both shells' pulled consumers: their one route, and the decoding of its runs."""
+"""The one route of a pulled consumer, in both shells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from ottla.app.delivery.handler_batch import malformed_part
-from ottla.app.delivery.invoker import Invoker
-from ottla.app.handler.binding import bind
 from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import DEFAULT_TURN_MS, PriorityPlan, RoutePlan
 from ottla.errors import ConfigError
-from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.failure import FailurePolicy
 from ottla.failures.retry import RetryPolicy
 from ottla.records import topic_problem
-from ottla.serdes import as_serde
-
-__all__ = ["ROUTE", "decoder", "malformed_part", "pull_plan"]
 
 ROUTE: Final = "consumer"
 _MANY_PARTITIONS: Final = 100_000
@@ -61,19 +54,4 @@ def pull_plan(
         turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
         failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic, expiry=expiry),
         priorities=of_topics,
-    )
-
-
-def decoder(group: str, value: Any, key: Any) -> Invoker:
-    """Return what decodes the runs."""
-    return Invoker(
-        name=ROUTE,
-        group=group,
-        binding=bind(lambda record: None, is_batch=False),
-        value=as_serde(value),
-        key=as_serde(key),
-        exceptions=ExceptionTable(),
-        ordering=Ordering.PARTITION,
-        is_batch=False,
-        state={},
     )
