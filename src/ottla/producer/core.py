@@ -303,6 +303,14 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     # What became of records
 
     @abstractmethod
+    def flush(self, timeout_s: Span | None = None) -> Any:
+        """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
+
+        It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
+        records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
+        """
+
+    @abstractmethod
     def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """Return (the records that are not settled, why they are not if the client has said so)."""
 

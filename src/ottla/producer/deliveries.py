@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.errors import DeliveryError, OttlaError, RetriableError, UndeliveredRecord
+from ottla.telemetry import log_event
 
 __all__ = ["DeliveryFailure", "DeliveryReport", "DeliveryTracker", "Tracked", "delivery_error", "unsettled"]
 
@@ -221,6 +222,12 @@ def delivery_error(
     error = DeliveryError(undelivered[: DeliveryTracker.KEEP_FAILURES], total=total + len(still_out))
     error.__cause__ = failures[0].error if failures else cause
     return error
+
+
+def log_failed_callback(delivery: Tracked, error: BaseException) -> None:
+    """Log that a caller's callback of a delivery has raised."""
+    fields = {"topic": delivery.topic, "error": repr(error), "exc_info": error}
+    log_event("delivery_callback_failed", "error", fields)
 
 
 def unsettled(unfinished: Iterable[Tracked], reason: str) -> list[UndeliveredRecord]:

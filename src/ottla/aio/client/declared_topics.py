@@ -15,12 +15,11 @@ from ottla.config.topic_specs import TopicSpec
 from ottla.errors import ConfigError
 from ottla.telemetry import log_event
 
+ANSWER_S = 30.0
 _CLUSTERS_CHOICE = -1
 
 
-async def ensure_topics(
-    settings: Settings, declared: Mapping[str, TopicSpec], *, timeout_s: float = 30.0
-) -> dict[str, int | None]:
+async def ensure_topics(settings: Settings, declared: Mapping[str, TopicSpec]) -> dict[str, int | None]:
     """Create those that are missing. Returns each name with the partitions it had before, None if it is new.
 
     A topic that exists stays as it is. Raises `ConfigError` when the cluster does not create one.
@@ -33,7 +32,7 @@ async def ensure_topics(
         found = {topic["topic"]: topic for topic in await admin.describe_topics()}
         before |= {name: len(found[name]["partitions"]) for name in declared if name in found}
         missing = {name: spec for name, spec in declared.items() if before[name] is None}
-        await create_topics(admin, missing, servers=servers, timeout_s=timeout_s)
+        await create_topics(admin, missing, servers=servers, timeout_s=ANSWER_S)
     except KafkaError as error:
         raise error_of(error, servers) from error
     finally:

@@ -59,7 +59,7 @@ from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.consumer.scheduling.intake import Intake
 from ottla.errors import ConfigError, RetriableError
-from ottla.processes import forks, lookups
+from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.stepping import run_async
 from ottla.telemetry import log_event
@@ -80,6 +80,7 @@ class GroupMember(MemberCore):
     """Runs one group membership from `start` to `close`. Base of the runner's members and of `AsyncConsumer`."""
 
     _on_asyncio = True
+    _wait_for_broker = staticmethod(wait_for_broker)
 
     def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Any) -> None:
         super().__init__(options, **parts)
@@ -109,13 +110,7 @@ class GroupMember(MemberCore):
 
     # Life
 
-    async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        lookups.check()
-        await wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
-
     async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         await self.reach(should_give_up)
         self._client = AIOKafkaConsumer(**self.settings.to_aiokafka(), **self._assignor)
         self._calls = BrokerCalls(
@@ -164,7 +159,6 @@ class GroupMember(MemberCore):
         return self._health(loop="fetch", is_running=self.is_running, has_started=self._main is not None)
 
     async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
-        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         self._check_time_to_seek(topic_partition, timestamp_ms)
         try:
             offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
@@ -174,15 +168,12 @@ class GroupMember(MemberCore):
         return offset
 
     async def drain(self, timeout_s: float) -> bool:
-        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
-        short for that."""
         self._step(events.DrainRequested())
         return await self._wait(lambda: self._session.is_idle, timeout_s)
 
     # For callers that pull
 
     async def take_run(self, timeout_s: float) -> Run | None:
-        """Return the next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
         return await self._workers.take(timeout_s)
 
     async def commit_now(self) -> None:
@@ -194,11 +185,7 @@ class GroupMember(MemberCore):
             raise commit_error_of(error, self._servers, self.asking) from error
 
     async def membership(self, epochs: Mapping[TopicPartition, int]) -> TransactionalMember:
-        """Return what names this member and its generation to the coordinator, for offsets that others commit
-        (KIP-447).
-
-        Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
-        """
+        """Return what names this member and its generation to the coordinator (KIP-447), if `_check_still_has`."""
         coordinator = coordinator_of(self._client)
         self._check_still_has(epochs, coordinator.generation)
         return TransactionalMember(

@@ -11,15 +11,16 @@ from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.consume.workers import Execute, Workers
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
-from ottla.app.queue.queue_member import LEAVE_S, QueueMember
+from ottla.app.queue.queue_member import QueueMember
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
-from ottla.processes import lookups
 from ottla.queues.core.effects import Effect
+from ottla.stepping import run_async
 
 
 class AsyncQueueMember(QueueMember):
     """See the module. Its decisions are made on the loop."""
 
+    _wait_for_broker = staticmethod(wait_for_broker)
     _workers: Workers
 
     def __init__(self, options: MemberOptions, **parts: Any) -> None:
@@ -35,34 +36,26 @@ class AsyncQueueMember(QueueMember):
         """Return the run that a worker task handles, or has handled last. Safe in any thread."""
         return self._workers.run_of(task)
 
-    async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        lookups.check()
-        await wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
-
     async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Join the group, and begin to handle. Raises `ConfigError` and `UnknownTopic` with the facts."""
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._prepare, should_give_up)
         self._begin()
 
     async def join(self) -> None:
-        """Wait until everything is acknowledged and the group left; at most `drain_s` for what is being handled."""
-        if not self._has_started:
-            return
-        try:
-            await asyncio.wait_for(self._is_stopped.wait(), self._drain_s)
-        except TimeoutError:
-            self._client.abandon()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_stopped.wait(), LEAVE_S)
-        self._is_stopping.set()
-        await self._workers.stop()
+        await run_async(self._joining())
 
     async def drain(self, timeout_s: float) -> bool:
-        """Lease nothing more, and wait until all is handled. False when `timeout_s` was too short for that."""
         self._client.pause(True)
         return await asyncio.to_thread(self._client.wait_until_idle, timeout_s)
+
+    async def _wait_stopped(self, timeout_s: float) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_stopped.wait(), timeout_s)
+        return self._is_stopped.is_set()
+
+    def _stop_workers(self) -> Any:
+        self._is_stopping.set()
+        return super()._stop_workers()
 
     def _on_effects(self, effects: list[Effect]) -> None:
         self._on_loop(self._take, effects)
@@ -101,7 +94,3 @@ class AsyncQueueMember(QueueMember):
                 run.task = None
 
         return execute
-
-    def _forked(self) -> None:
-        """Runs in a child process after fork: the threads are not there."""
-        self._has_ended = True

@@ -385,11 +385,6 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         return bulk
 
     async def flush(self, timeout_s: Span | None = None) -> None:
-        """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
-
-        It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
-        records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
-        """
         self._check_open()
         await self._settle(timeout_s, "flush")
         self._raise_failures()

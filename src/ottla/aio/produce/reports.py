@@ -7,8 +7,7 @@ from typing import Any
 
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryFailure, DeliveryTracker
-from ottla.producer.deliveries import Tracked
-from ottla.telemetry import log_event
+from ottla.producer.deliveries import Tracked, log_failed_callback
 
 
 class Reports:
@@ -32,8 +31,4 @@ class Reports:
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # a caller's mistake: the next records are settled too
-                log_event(
-                    "delivery_callback_failed",
-                    "error",
-                    {"topic": delivery.topic, "error": repr(error), "exc_info": error},
-                )
+                log_failed_callback(delivery, error)

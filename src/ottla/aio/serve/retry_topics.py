@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.aiokafka_internals import network_of
 from ottla.aio.client.client_errors import error_of
-from ottla.aio.client.declared_topics import check_created
+from ottla.aio.client.declared_topics import ANSWER_S, check_created
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
 from ottla.aio.consume.subscribed_topics import await_topics
@@ -19,12 +19,7 @@ from ottla.config import Settings, TopicWait, for_admin
 from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 
 
-async def ensure_retry_topics(
-    settings: Settings,
-    lines: Mapping[str, tuple[str, ...]],
-    wait: TopicWait,
-    timeout_s: float = 30.0,
-) -> None:
+async def ensure_retry_topics(settings: Settings, lines: Mapping[str, tuple[str, ...]], wait: TopicWait) -> None:
     """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
 
     The topics themselves are waited for first: theirs are the partitions.
@@ -39,7 +34,7 @@ async def ensure_retry_topics(
         missing = missing_topics(lines, _shapes(await admin.describe_topics()))
         for name, shape in missing.to_create.items():
             new = NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)
-            created(name, await admin.create_topics([new], timeout_ms=round(timeout_s * 1_000)))
+            created(name, await admin.create_topics([new], timeout_ms=round(ANSWER_S * 1_000)))
         for name, partitions in missing.to_grow.items():
             created(name, await admin.create_partitions({name: NewPartitions(partitions)}))
     except KafkaError as error:

@@ -12,7 +12,19 @@ value's come first, and give the same type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 from ottla.app.handler.handler_context import Context
 from ottla.config.token_argument import TokenFunction
@@ -54,6 +66,7 @@ RENAMED_OPTIONS: Final[Mapping[str, str]] = {"quantum": "max_records_per_turn"}
 class ConsumerOptions(TypedDict, total=False):
     """The arguments of a pulled consumer that its type does not depend on."""
 
+    group: Required[str]
     bootstrap_servers: str | Sequence[str] | None
     key: Any
     retry: RetryPolicy | None

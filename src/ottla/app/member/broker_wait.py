@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla.config import Address, Settings, parse_addresses
 from ottla.errors import BrokerUnavailable
+from ottla.processes import green_threads
 from ottla.retrying import Awaited, NotYet, try_again
 from ottla.wire_client.net.reachability import first_reachable
 
@@ -58,6 +59,7 @@ class BrokerWait:
 def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
     """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what
     `first_reachable` raises."""
+    green_threads.check()
     wait = BrokerWait(settings, timeout_s, time.monotonic())
 
     def attempt() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.app.once.once_settings import OnceSettings
@@ -23,6 +23,7 @@ from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
+from ottla.processes import lookups
 from ottla.telemetry import Hooks, log_event
 from ottla.telemetry.metrics.member_metrics import MemberMetrics
 from ottla.telemetry.traces.open_attempts import open_attempts
@@ -64,6 +65,8 @@ class FailedWriteSink(Protocol):
 class MemberBase(ABC):
     """See the module."""
 
+    _wait_for_broker: ClassVar[Callable[..., Any]]
+
     def __init__(
         self, options: MemberOptions, *, dead_letters: FailedWriteSink, on_stop: Callable[[], object] = lambda: None
     ) -> None:
@@ -96,13 +99,16 @@ class MemberBase(ABC):
         self.error: BaseException | None = None
         """The error that ended the member; None after `stop`."""
 
-    @abstractmethod
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
-        """Wait until something listens at the address. On an event loop this is to be awaited."""
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does. On an event loop
+        this is to be awaited."""
+        lookups.check()
+        return self._wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
 
     @abstractmethod
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
-        """Connect, and begin to handle. On an event loop this is to be awaited."""
+        """Connect, join the group, and begin to handle. Raises `BrokerUnavailable`, `ConfigError` or `UnknownTopic`
+        with the facts. On an event loop this is to be awaited."""
 
     @abstractmethod
     def join(self) -> Any:

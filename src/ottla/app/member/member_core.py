@@ -152,6 +152,15 @@ class MemberCore(MemberBase):
         end. On an event loop this is to be awaited."""
 
     @abstractmethod
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> Any:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+
+    @abstractmethod
+    def drain(self, timeout_s: float) -> Any:
+        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
+        short for that."""
+
+    @abstractmethod
     def _for_client(self, effect: Effect) -> None:
         """Carry out what is for the client, or keep it, in the order of the decisions. With the session guarded."""
 

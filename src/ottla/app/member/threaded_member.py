@@ -17,12 +17,13 @@ from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
-from ottla.processes import green_threads, lookups
 
 
 class ThreadedMember(MemberCore):
     """A member whose handlers run in threads. The lock guards the session: it is taken once per fetched batch and once
     per run."""
+
+    _wait_for_broker = staticmethod(wait_for_broker)
 
     def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Any) -> None:
         super().__init__(options, **parts)
@@ -37,12 +38,6 @@ class ThreadedMember(MemberCore):
         )
 
     # Life
-
-    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        green_threads.check()
-        lookups.check()
-        wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
 
     def stop(self) -> None:
         """Ask for a graceful stop; returns at once. Safe in a signal handler."""
@@ -63,16 +58,12 @@ class ThreadedMember(MemberCore):
         return self._health(loop="poll", is_running=is_polling, has_started=thread is not None)
 
     def drain(self, timeout_s: float) -> bool:
-        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
-        short for that."""
         self._step(events.DrainRequested())
         return self._wait(lambda: self._session.is_idle, timeout_s)
 
     # For callers that pull
 
     def take_run(self, timeout_s: float) -> Run | None:
-        """Return the next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the
-        end."""
         return self._workers.take(timeout_s)
 
     # Small parts

@@ -142,6 +142,39 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         """Return the names without those that only other clients have."""
         return [name for name in super().__dir__() if name not in OTHER_METHODS["consumer"]]
 
+    # Verbs that wait: on an event loop they are to be awaited
+
+    @abstractmethod
+    def start(self) -> Any:
+        """Connect, create what `create_topics` declares, and subscribe.
+
+        Raises `BrokerUnavailable` if no broker responds, `UnknownTopic` when a topic is still missing after
+        `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
+
+    @abstractmethod
+    def poll(self, timeout_s: Span = 1.0, *, max_records: int | None = None) -> Any:
+        """Return up to `max_records` records (not given: `max.poll.records`, or 500) as soon as one is available, or an
+        empty list after `timeout_s`. Settle each with `ack`, `retry`, `dead` or `failed`. Unsettled records block their
+        partition: at most `max_records_per_turn` of a partition are returned before the first of them is settled. With
+        priorities a poll returns no more than that, so that no record of a lower priority is returned while the
+        partition of a higher one waits for its ack."""
+
+    @abstractmethod
+    def commit(self) -> Any:
+        """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
+
+        Raises `RetriableError` when the coordinator refuses it, as it does while the group rebalances (what it named is
+        committed with the next one), and `BrokerUnavailable` if no broker responds.
+        """
+
+    @abstractmethod
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> Any:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+
+    @abstractmethod
+    def close(self) -> Any:
+        """Commit what is done and leave the group. Records that were taken and not settled will be delivered again."""
+
     # Settling records
 
     def ack(self, *records: Record[Any]) -> None:
@@ -166,6 +199,11 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._settle(record, self._exceptions.failure_of(error))
 
     # In a transaction
+
+    @abstractmethod
+    def _join_transaction(self, records: Iterable[Record[Any]], owner: object) -> Any:
+        """Return (the offsets of these records to commit, the member that commits them), if they are still this
+        member's. Called by `transaction.send_offsets`."""
 
     def _transaction_ended(self, owner: object, *, is_committed: bool) -> None:
         """Settle what joined the transaction; after an abort, hand out everything that was taken again."""

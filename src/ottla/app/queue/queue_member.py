@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.app.member.handler_workers import WorkerBase
@@ -32,6 +33,7 @@ from ottla.queues.core.prefetch import MOST_AHEAD
 from ottla.queues.io.group_settings import prepare_group
 from ottla.queues.io.lease_client import LeaseClient
 from ottla.records import TopicPartition
+from ottla.stepping import Steps
 from ottla.wire_client.client_settings import connection_settings
 
 W = TypeVar("W")
@@ -62,8 +64,18 @@ class QueueMember(LeaseHandling):
         """Return what calls `code` with a run, unless its lease has ended (`_refusal`)."""
 
     @abstractmethod
+    def join(self) -> Any:
+        """Wait until everything is acknowledged and the group left; at most `drain_s` for what is being handled. On an
+        event loop this is to be awaited."""
+
+    @abstractmethod
     def drain(self, timeout_s: float) -> Any:
-        """Lease nothing more, and wait until all is handled. On an event loop this is to be awaited."""
+        """Lease nothing more, and wait until all is handled. False when `timeout_s` was too short for that. On an event
+        loop this is to be awaited."""
+
+    @abstractmethod
+    def _wait_stopped(self, timeout_s: float) -> Any:
+        """Wait until the group is left. False when `timeout_s` was too short for that."""
 
     @abstractmethod
     def _on_effects(self, effects: list[Effect]) -> None:
@@ -121,6 +133,20 @@ class QueueMember(LeaseHandling):
         self._workers.start()
         self._has_started = True
         self._client.start()
+
+    def _joining(self) -> Steps[None]:
+        if not self._has_started:
+            return
+        if not (yield partial(self._wait_stopped, self._drain_s)):
+            self._client.abandon()
+            yield partial(self._wait_stopped, LEAVE_S)
+        yield self._stop_workers
+
+    def _stop_workers(self) -> Any:
+        return self._workers.stop()
+
+    def _forked(self) -> None:
+        self._has_ended = True
 
     def _refusal(self, run: JobRun) -> RunResult | None:
         """Begin a run. Returns its result if its lease has ended, so that it is not handled."""

@@ -176,7 +176,6 @@ class ColumnGroupMember(ThreadedMember):
         self._waiter.wake()
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
-        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         self._check_time_to_seek(topic_partition, timestamp_ms)
         with Cluster(self._wire) as cluster:
             offset = cluster.list_offsets({topic_partition: timestamp_ms})[topic_partition][0]

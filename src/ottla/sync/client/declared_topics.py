@@ -17,12 +17,11 @@ from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import metadata_of
 from ottla.telemetry import log_event
 
+ANSWER_S = 30.0
 _CLUSTERS_CHOICE = -1
 
 
-def ensure_topics(
-    settings: Settings, declared: Mapping[str, TopicSpec], *, timeout_s: float = 30.0
-) -> dict[str, int | None]:
+def ensure_topics(settings: Settings, declared: Mapping[str, TopicSpec]) -> dict[str, int | None]:
     """Create those that are missing. Returns each name with the partitions it had before, None if it is new.
 
     A topic that exists stays as it is. Raises `ConfigError` when the cluster does not create one.
@@ -31,12 +30,12 @@ def ensure_topics(
     admin = AdminClient({**for_admin(settings).to_confluent(), "log_level": 0})
     before: dict[str, int | None] = dict.fromkeys(declared)
     try:
-        found = metadata_of(admin, timeout_s).topics
+        found = metadata_of(admin, ANSWER_S).topics
         before |= {name: len(found[name].partitions) for name in declared if name in found and not found[name].error}
     except KafkaException as error:
         raise error_of(error.args[0], servers) from error
     missing = {name: spec for name, spec in declared.items() if before[name] is None}
-    create_topics(admin, missing, servers=servers, timeout_s=timeout_s)
+    create_topics(admin, missing, servers=servers, timeout_s=ANSWER_S)
     return before
 
 

@@ -49,13 +49,11 @@ class Consumer(PullConsumer[V_co]):
     _ensure_topics = staticmethod(ensure_topics)
     _left_behind: ClassVar[str] = "threads and connections"
     _member: GroupMember
-    _sink: ProducerSink
 
     @overload
     def __init__(
         self: Consumer[bytes],
         *topics: str,
-        group: str,
         value: None = None,
         dead_letter_topic: str | None = None,
         **options: Unpack[ConsumerOptions],
@@ -65,7 +63,6 @@ class Consumer(PullConsumer[V_co]):
     def __init__(
         self: Consumer[Value],
         *topics: str,
-        group: str,
         value: SerdeOf[Value],
         dead_letter_topic: str,
         **options: Unpack[ConsumerOptions],
@@ -75,7 +72,6 @@ class Consumer(PullConsumer[V_co]):
     def __init__(
         self: Consumer[Value | Malformed],
         *topics: str,
-        group: str,
         value: SerdeOf[Value],
         dead_letter_topic: None = None,
         **options: Unpack[ConsumerOptions],
@@ -85,7 +81,6 @@ class Consumer(PullConsumer[V_co]):
     def __init__(
         self: Consumer[Builtin],
         *topics: str,
-        group: str,
         value: type[Builtin],
         dead_letter_topic: str,
         **options: Unpack[ConsumerOptions],
@@ -95,15 +90,14 @@ class Consumer(PullConsumer[V_co]):
     def __init__(
         self: Consumer[Builtin | Malformed],
         *topics: str,
-        group: str,
         value: type[Builtin],
         dead_letter_topic: None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None: ...
 
     @explained("Consumer", renamed=RENAMED_OPTIONS)
-    def __init__(self, *topics: str, group: str, **options: Any) -> None:
-        super().__init__(*topics, group=group, **options)
+    def __init__(self, *topics: str, **options: Any) -> None:
+        super().__init__(*topics, **options)
 
     __init__.__wrapped__ = PullConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
@@ -114,32 +108,17 @@ class Consumer(PullConsumer[V_co]):
             yield from self._given(run(self._taking()))
 
     def poll(self, timeout_s: Span = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
-        """Return up to `max_records` records (not given: `max.poll.records`, or 500) as soon as one is available, or an
-        empty list after `timeout_s`. Settle each with `ack`, `retry`, `dead` or `failed`. Unsettled records block their
-        partition: at most `max_records_per_turn` of a partition are returned before the first of them is settled. With
-        priorities a poll returns no more than that, so that no record of a lower priority is returned while the
-        partition of a higher one waits for its ack."""
         return run(self._polling(timeout_s, max_records))
 
     def commit(self) -> None:
-        """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
-
-        Raises `RetriableError` when the coordinator refuses it, as it does while the group rebalances (what it named is
-        committed with the next one), and `BrokerUnavailable` if no broker responds.
-        """
         refuse_to_settle(self._reads)
         self._member.commit_now()
 
     def start(self) -> Self:
-        """Connect, create what `create_topics` declares, and subscribe.
-
-        Raises `BrokerUnavailable` if no broker responds, `UnknownTopic` when a topic is still missing after
-        `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
         run(self._starting())
         return self
 
     def close(self) -> None:
-        """Commit what is done and leave the group. Records that were taken and not settled will be delivered again."""
         run(self._closing())
 
     def __enter__(self) -> Self:
@@ -153,13 +132,10 @@ class Consumer(PullConsumer[V_co]):
     def _join_transaction(
         self, records: Iterable[Record[Any]], owner: object
     ) -> tuple[dict[TopicPartition, int], bytes]:
-        """Return (the offsets of these records to commit, the member that commits them), if they are still this
-        member's. Called by `transaction.send_offsets`."""
         offsets, epochs = self._offsets_joining(records, owner)
         return offsets, self._member.membership(epochs)
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
-        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         return self._member.seek_to_time(topic_partition, timestamp_ms)
 
     def _decode(self, run: Run) -> Any:

@@ -113,7 +113,6 @@ class GroupMember(ThreadedMember):
     # Life
 
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         self.reach(should_give_up)
         config = guarded(
             with_statistics({"log_level": 0, **self.settings.to_confluent()}, self._hooks),
@@ -156,7 +155,6 @@ class GroupMember(ThreadedMember):
         self._on_poll_thread(lambda: self._step(events.SeekRequested(topic_partition, offset)))
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
-        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         self._check_time_to_seek(topic_partition, timestamp_ms)
 
         def look_up_and_seek() -> int:
@@ -187,11 +185,7 @@ class GroupMember(ThreadedMember):
             raise self._error_of(error)
 
     def membership(self, epochs: Mapping[TopicPartition, int]) -> bytes:
-        """Return what names this member and its generation to the coordinator, for offsets that others commit
-        (KIP-447).
-
-        Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
-        """
+        """Return what names this member and its generation to the coordinator (KIP-447), if `_check_still_has`."""
 
         def ask() -> bytes:
             # No rebalance is half done here: its callbacks run on this thread. So the generation fits the partitions.

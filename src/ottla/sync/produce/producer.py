@@ -383,11 +383,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
     # -- settling ---------------------------------------------------------------------------------------------------
 
     def flush(self, timeout_s: Span | None = None) -> None:
-        """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
-
-        It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
-        records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
-        """
         self._check_open()
         self._settle(self._reports.longest_wait_s if timeout_s is None else timeout("flush", timeout_s))
         self._raise_failures()

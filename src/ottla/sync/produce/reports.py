@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException
 
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryFailure, DeliveryTracker
-from ottla.producer.deliveries import Tracked
+from ottla.producer.deliveries import Tracked, log_failed_callback
 from ottla.sync.produce.delivery import RecordDelivery, TracedDelivery, pending
 from ottla.telemetry import log_event
 
@@ -220,8 +220,4 @@ class ReportService:
             try:
                 callback(delivery)
             except BaseException as error:  # a caller's mistake must not end the thread that serves everybody
-                log_event(
-                    "delivery_callback_failed",
-                    "error",
-                    {"topic": delivery.topic, "error": repr(error), "exc_info": error},
-                )
+                log_failed_callback(delivery, error)

@@ -10,18 +10,13 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from ottla.config import Settings, TopicWait, for_admin
 from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
-from ottla.sync.client.declared_topics import await_created
+from ottla.sync.client.declared_topics import ANSWER_S, await_created
 from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.client.reachable import metadata_of
 from ottla.sync.consume.subscribed_topics import await_topics
 
 
-def ensure_retry_topics(
-    settings: Settings,
-    lines: Mapping[str, tuple[str, ...]],
-    wait: TopicWait,
-    timeout_s: float = 30.0,
-) -> None:
+def ensure_retry_topics(settings: Settings, lines: Mapping[str, tuple[str, ...]], wait: TopicWait) -> None:
     """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
 
     The topics themselves are waited for first: theirs are the partitions.
@@ -33,7 +28,7 @@ def ensure_retry_topics(
         asks = Consumer({**settings.to_confluent(), "log_level": 0})
         try:
             await_topics(asks, wait)
-            found = metadata_of(asks, timeout_s).topics
+            found = metadata_of(asks, ANSWER_S).topics
         finally:
             asks.close()
         existing = {
@@ -48,9 +43,9 @@ def ensure_retry_topics(
         ]
         grown = [NewPartitions(name, partitions) for name, partitions in missing.to_grow.items()]
         futures = {
-            **(admin.create_topics(new, request_timeout=timeout_s) if new else {}),
-            **(admin.create_partitions(grown, request_timeout=timeout_s) if grown else {}),
+            **(admin.create_topics(new, request_timeout=ANSWER_S) if new else {}),
+            **(admin.create_partitions(grown, request_timeout=ANSWER_S) if grown else {}),
         }
     except KafkaException as error:
         raise error_of(error.args[0], servers) from error
-    await_created(futures, servers=servers, timeout_s=timeout_s, what="retry topic")
+    await_created(futures, servers=servers, timeout_s=ANSWER_S, what="retry topic")
