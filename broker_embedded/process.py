@@ -351,5 +351,7 @@ def _pairs(option: str, pairs: Sequence[str], wanted: str) -> dict[str, str]:
         key, separator, value = pair.partition("=")
         if not separator or not key:
             raise StartupError(f"{option}: found {pair!r}, wanted {wanted}")
+        if key in found:
+            raise StartupError(f"{option}: found {key!r} twice, wanted it once")
         found[key] = value
     return found

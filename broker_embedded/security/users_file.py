@@ -19,13 +19,13 @@ def pairs_in(path: Path, option: str) -> list[str]:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:  # before it is decoded: the cut may be within a character
+            raise StartupError(f"{option} {path}: found more than {_MOST_BYTES:,} bytes, wanted a file of users")
         lines = data.decode("utf-8-sig").split("\n")  # splitlines() would cut a password at U+0085 and the like
     except UnicodeDecodeError:
         raise StartupError(f"{option} {path}: wanted text in UTF-8") from None
     except OSError as error:
         raise StartupError(f"{option} {path}: cannot be read: {error.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise StartupError(f"{option} {path}: found more than {_MOST_BYTES:,} bytes, wanted a file of users")
     pairs = []
     for number, line in enumerate((each.removesuffix("\r") for each in lines), 1):
         if not line.strip():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_embedded.common.errors import StartupError
 from broker_embedded.security.users_file import pairs_in
 
 
@@ -20,3 +21,9 @@ from broker_embedded.security.users_file import pairs_in
 def test_only_a_newline_ends_a_line(tmp_path: Path, data: bytes, pairs: list[str]) -> None:
     (tmp_path / "users").write_bytes(data)
     assert pairs_in(tmp_path / "users", "--users") == pairs
+
+
+def test_a_file_that_is_cut_within_a_character_is_too_long(tmp_path: Path) -> None:
+    (tmp_path / "users").write_bytes(b"alice=" + "€".encode() * (1024 * 1024 // 3))
+    with pytest.raises(StartupError, match="found more than 1,048,576 bytes"):
+        pairs_in(tmp_path / "users", "--users")
