@@ -175,6 +175,20 @@ def test_a_deleted_group_can_be_restored(ottla: Run, admin: Admin, group: str, t
     assert "UnknownGroup: group no-such-group" in partly.stderr
 
 
+def test_a_refused_deletion_has_nothing_to_restore(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, group: str, topic: str
+) -> None:
+    with member_of(cluster, admin, group, topic):
+        for refused in (
+            ottla("groups", "delete", group, "--yes"),
+            ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--yes"),
+        ):
+            assert refused.exit_code == 2, refused.stderr
+            assert "GroupInUse" in refused.stderr
+            assert "restore" not in refused.stderr
+    assert "ottla groups restore group-of-" in ottla("groups", "delete", group, "--yes").stderr
+
+
 def test_what_is_forgotten_can_be_restored(ottla: Run, admin: Admin, group: str, topic: str) -> None:
     assert rows(ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--dry-run")) == [[topic, "0", "4"]]
     assert (

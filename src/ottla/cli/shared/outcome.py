@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import NoReturn
+from pathlib import Path
+from typing import Final, NoReturn
 
 import click
 
@@ -13,6 +14,8 @@ from ottla.cli.shared.visible import visible
 from ottla.errors import DeliveryError, DeliveryPending, OttlaError, RetriableError
 
 SOMETHING_FAILED = 1
+
+_UNCONFIRMED: Final = (RetriableError, DeliveryError, DeliveryPending)
 
 
 @contextlib.contextmanager
@@ -31,9 +34,27 @@ def changing() -> Iterator[None]:
         for failure in error.failed.values():
             complain(failure)
         fail()
-    except (RetriableError, DeliveryError, DeliveryPending) as error:
+    except _UNCONFIRMED as error:
         complain(error)
         fail()
+
+
+@contextlib.contextmanager
+def restorable(*undo_files: Path) -> Iterator[None]:
+    """Run a change of groups whose committed offsets are in these files. Prints how to restore them, unless the cluster
+    refused the change as a whole."""
+    from ottla.admin.errors import PartlyDone
+
+    is_refused = False
+    try:
+        yield
+    except OttlaError as error:
+        is_refused = not isinstance(error, (PartlyDone, *_UNCONFIRMED))
+        raise
+    finally:
+        for path in undo_files:
+            if path.exists() and not is_refused:
+                say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")
 
 
 def complain(error: OttlaError) -> None:

@@ -13,7 +13,7 @@ from ottla.cli.operations.groups.resets import writes_undo
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.outcome import changing
+from ottla.cli.shared.outcome import changing, restorable
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.cli.shared.visible import visible
 from ottla.errors import InputError
@@ -51,10 +51,8 @@ def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output,
         typed = names[0] if len(names) == 1 else f"{len(names)} groups"
         if not consent.agree(f"Delete {typed} with all committed offsets?", name=typed):
             return
-        for group in found:
-            if group.offsets and not no_undo:
-                _keep(admin, group.group_id, None)
-        with changing():
+        kept = [] if no_undo else [_keep(admin, group.group_id, None) for group in found if group.offsets]
+        with changing(), restorable(*kept):
             admin.delete_groups(*names)
     say(f"deleted: {', '.join(map(visible, names))}")
 
@@ -103,9 +101,8 @@ def delete_offsets(
         out.items("groups.forget/1", columns, items, empty="the group has no committed offset for it")
         if not places or not consent.agree(f"Delete {len(places)} offsets of group {group}?"):
             return
-        if not no_undo:
-            _keep(admin, group, undo_file)
-        with changing():
+        kept = [] if no_undo else [_keep(admin, group, undo_file)]
+        with changing(), restorable(*kept):
             admin.forget_offsets(group, *places)
     say(f"{group}: {len(places)} offsets deleted")
 
@@ -143,8 +140,8 @@ def _committed(fact: GroupInfo, wanted: dict[str, Any]) -> dict[TopicPartition, 
     }
 
 
-def _keep(admin: Admin, group: str, given: Path | None) -> None:
-    """Write what the group has committed to a file. What is of topics that are gone is left out."""
+def _keep(admin: Admin, group: str, given: Path | None) -> Path:
+    """Write what the group has committed to a file, and return its path. What is of topics that are gone is left out."""
     from ottla.admin.facts.facts_file import write_whole
     from ottla.admin.operations.offset_resets import dump_undo
     from ottla.errors import OttlaError
@@ -159,4 +156,4 @@ def _keep(admin: Admin, group: str, given: Path | None) -> None:
     if path.exists():
         raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     write_whole(path, dump_undo(plan))
-    say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")
+    return path

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from ottla.browse.reset_items import reset_items, undo_path
 from ottla.cli.operations.groups.show import none_or
 from ottla.cli.shared.consent import Consent
-from ottla.cli.shared.outcome import changing
+from ottla.cli.shared.outcome import changing, restorable
 from ottla.cli.shared.output import Column, Output, say
-from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -51,10 +50,9 @@ def reset_many(admin: Admin, plans: Sequence[ResetPlan], out: Output, consent: C
         for plan in changed:
             path = undo_path(None, plan.group_id, plan.at_ms)
             try:
-                admin.apply_reset(plan, undo_file=path)
+                with restorable(path):
+                    admin.apply_reset(plan, undo_file=path)
             except OttlaError as error:
                 failed[plan.group_id] = error
-            if path.exists():
-                say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")
         raise_failed("groups", names=[plan.group_id for plan in changed], failed=failed)
     say(f"{len(changed)} groups: offsets set")

@@ -15,9 +15,8 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.matching import takes_matching
-from ottla.cli.shared.outcome import changing
+from ottla.cli.shared.outcome import changing, restorable
 from ottla.cli.shared.output import Output, prints, say
-from ottla.cli.shared.visible import visible
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -166,10 +165,6 @@ def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, und
     path = undo_path(undo_file, plan.group_id, plan.at_ms)
     if undo_file is not None and path.exists():
         raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
-    with changing():
-        try:
-            admin.apply_reset(plan, undo_file=path)
-        finally:
-            if path.exists():
-                say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")
+    with changing(), restorable(path):
+        admin.apply_reset(plan, undo_file=path)
     say(f"{plan.group_id}: {len(moves)} offsets set")
