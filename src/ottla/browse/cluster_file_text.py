@@ -13,6 +13,8 @@ from ottla.admin.facts.cluster_facts import AclInfo, SettingInfo
 from ottla.admin.operations.scram_changes import MECHANISMS
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_OF_THE_REGISTRY: Final = "_schemas"
+"""The topic in which a schema registry keeps its schemas: it creates it, and brokers do not mark it as internal."""
 _KINDS: Final = {"topic": "topics", "group": "groups", "transactional-id": "transactional_ids"}
 _ENTITIES: Final = {
     "user": ("user", "user_defaults"),
@@ -33,7 +35,7 @@ def cluster_file_text(found: FoundCluster) -> str:
 
 def _topics(found: FoundCluster) -> Iterator[str]:
     for name, topic in sorted(found.topics.items()):
-        if topic.is_internal or name.startswith(INTERNAL):
+        if topic.is_internal or name.startswith(INTERNAL) or name == _OF_THE_REGISTRY:
             continue
         yield f"[topics.{toml_key(name)}]\npartitions = {len(topic.partitions)}\n" + (
             f"replication_factor = {topic.replication_factor}\n{_settings(topic.settings)}"

@@ -201,7 +201,7 @@ def test_what_is_exported_declares_the_cluster_as_it_is() -> None:
         at_ms=0,
         topics={
             name: TopicInfo(name=name, topic_id="i", is_internal=False, partitions=(one,), settings=settings)
-            for name in ("orders", "a.b", "__consumer_offsets")
+            for name in ("orders", "a.b", "__consumer_offsets", "_schemas")
         },
         groups={ODD: {"x.y": SettingInfo(value=ODD, source="DYNAMIC_GROUP_CONFIG")}, "none": {}},
         acls=(acl, prefixed, of_all),
