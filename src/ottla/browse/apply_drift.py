@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,15 +70,16 @@ def record_beside(file: Path) -> Path:
     return file.with_name(f"{file.stem}{RECORD_ENDING}")
 
 
-def declared_in_files(files: Sequence[Path]) -> DeclaredCluster:
-    """Return what files declare together. InputError for one that declares nothing, or two that contradict."""
-    return merged([(str(file), read_cluster_file(file)) for file in files])
+def declared_in(files: Sequence[Path], services: Iterable[tuple[str, DeclaredCluster]] = ()) -> DeclaredCluster:
+    """Return what files and services, each with its name, declare together. InputError for a file that declares
+    nothing, or two that contradict."""
+    return merged([*((str(file), read_cluster_file(file)) for file in files), *services])
 
 
 def find_drift(admin: Admin, files: Sequence[Path], registry: RegistryAccess | None) -> Drift:
     """Return what applying these files would change. What brokers or the registry refuse or do not answer is in
     `not_read`. InputError for files that declare nothing, and for schemas without a registry."""
-    compared = Comparison(admin, declared_in_files(files), record_beside(files[0]), registry)
+    compared = Comparison(admin, declared_in(files), record_beside(files[0]), registry)
     changes: list[PlannedChange] = []
     not_read: list[str] = []
     try:

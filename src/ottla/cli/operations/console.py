@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.browse.apply_drift import declared_in_files
+from ottla.browse.apply_drift import declared_in
 from ottla.browse.decoding import SchemaSource, decoder_of
 from ottla.cli.shared.cluster_options import chosen_cluster, cluster_opener, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import refuse_if_read_only
@@ -111,7 +111,7 @@ def console(
         except OSError as error:
             raise InputError(f"--folder {folder}: found no folder, and cannot make it: {error.strerror}") from error
     if declared:
-        declared_in_files(declared)  # a mistake in them is said now, not on the page
+        declared_in(declared)  # a mistake in them is said now, not on the page
     cluster = chosen_cluster()
     choices = ConsoleOptions(
         may_write=may_write,

@@ -67,10 +67,11 @@ def planned(
 ) -> ApplyPlan:
     """Return the plan from what files and services declare. `registry` is the address of the schema registry."""
     from ottla.admin.declared.apply_plan import ORDER
-    from ottla.browse.apply_drift import Comparison
+    from ottla.browse.apply_drift import Comparison, declared_in
     from ottla.cli.shared.registry_options import given_registry
 
-    compared = Comparison(admin, declared_in(files, targets), record, given_registry(registry))
+    declared = declared_in(files, [(target, _of_app(target)) for target in targets])
+    compared = Comparison(admin, declared, record, given_registry(registry))
     plan = compared.cluster_plan(prune=prune)
     found = compared.schema_changes()
     if not found:
@@ -85,15 +86,6 @@ def open_registry(url: str | None) -> RegistryAdmin:
     from ottla.cli.shared.registry_options import given_registry
 
     return required_registry(given_registry(url)).open()
-
-
-def declared_in(files: tuple[Path, ...], targets: tuple[str, ...]) -> DeclaredCluster:
-    """Return what files and services declare together."""
-    from ottla.admin.declared.declared_cluster import merged
-    from ottla.browse.cluster_file import read_cluster_file
-
-    parts = [(str(file), read_cluster_file(file)) for file in files]
-    return merged([*parts, *((target, _of_app(target)) for target in targets)])
 
 
 def record_path(files: tuple[Path, ...], targets: tuple[str, ...], given: Path | None) -> Path:

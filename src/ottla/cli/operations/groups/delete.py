@@ -141,7 +141,7 @@ def _committed(fact: GroupInfo, wanted: dict[str, Any]) -> dict[TopicPartition, 
 
 
 def _keep(admin: Admin, group: str, given: Path | None) -> Path:
-    """Write what the group has committed to a file, and return its path. What is of topics that are gone is left out."""
+    """Write what the group has committed to a file, without topics that are gone, and return its path."""
     from ottla.admin.facts.facts_file import write_whole
     from ottla.admin.operations.offset_resets import dump_undo
     from ottla.errors import OttlaError
