@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ottla.admin.doctor.baseline import load_baseline as load_baseline
     from ottla.admin.doctor.baseline import without_accepted as without_accepted
     from ottla.admin.doctor.check_registry import Check as Check
-    from ottla.admin.doctor.check_registry import all_checks as all_checks
-    from ottla.admin.doctor.check_registry import chosen as chosen
-    from ottla.admin.doctor.check_registry import examine as examine
+    from ottla.admin.doctor.examination import all_checks as all_checks
+    from ottla.admin.doctor.examination import chosen as chosen
+    from ottla.admin.doctor.examination import examine as examine
     from ottla.admin.doctor.finding import AppDeclaration as AppDeclaration
     from ottla.admin.doctor.finding import AppTopic as AppTopic
     from ottla.admin.doctor.finding import Evidence as Evidence
@@ -45,6 +45,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Report",
             "Severity",
         ],
-        "ottla.admin.doctor.check_registry": ["Check", "all_checks", "chosen", "examine"],
+        "ottla.admin.doctor.check_registry": ["Check"],
+        "ottla.admin.doctor.examination": ["all_checks", "chosen", "examine"],
     },
 )

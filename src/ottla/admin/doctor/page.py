@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ottla.admin.doctor.check_registry import Check, all_checks
+from ottla.admin.doctor.check_registry import Check
+from ottla.admin.doctor.examination import all_checks
 
 _TOP = """# What the doctor checks
 
