@@ -43,11 +43,7 @@ def rebalance(to: Path | None, plan_options: PlanOptions, kafka: Settings, out: 
     """
     from ottla.admin.placement import planners
 
-    _finish(
-        planners.rebalance(plan_options.model(kafka), goals=plan_options.goals(), expired=plan_options.deadline()),
-        to,
-        out,
-    )
+    _finish(plan_options.plan(planners.rebalance, kafka), to, out)
 
 
 @click.command("add-brokers")
@@ -64,10 +60,7 @@ def add_brokers(brokers: str, to: Path | None, plan_options: PlanOptions, kafka:
     """
     from ottla.admin.placement import planners
 
-    plan = planners.add_brokers(
-        plan_options.model(kafka), parse_ids(brokers), goals=plan_options.goals(), expired=plan_options.deadline()
-    )
-    _finish(plan, to, out)
+    _finish(plan_options.plan(planners.add_brokers, kafka, parse_ids(brokers)), to, out)
 
 
 @click.command("remove-brokers")
@@ -84,10 +77,7 @@ def remove_brokers(brokers: str, to: Path | None, plan_options: PlanOptions, kaf
     """
     from ottla.admin.placement import planners
 
-    plan = planners.remove_brokers(
-        plan_options.model(kafka), parse_ids(brokers), goals=plan_options.goals(), expired=plan_options.deadline()
-    )
-    _finish(plan, to, out)
+    _finish(plan_options.plan(planners.remove_brokers, kafka, parse_ids(brokers)), to, out)
 
 
 @click.command("replication-factor")
@@ -107,10 +97,7 @@ def replication_factor(
     """
     from ottla.admin.placement import planners
 
-    plan = planners.replication_factor(
-        plan_options.model(kafka), {topic: factor}, goals=plan_options.goals(), expired=plan_options.deadline()
-    )
-    _finish(plan, to, out)
+    _finish(plan_options.plan(planners.replication_factor, kafka, {topic: factor}), to, out)
 
 
 @click.command()
@@ -128,10 +115,7 @@ def dirs(brokers: str | None, to: Path | None, plan_options: PlanOptions, kafka:
     from ottla.admin.placement import planners
 
     chosen = None if brokers is None else parse_ids(brokers)
-    plan = planners.spread_dirs(
-        plan_options.model(kafka), chosen, goals=plan_options.goals(), expired=plan_options.deadline()
-    )
-    _finish(plan, to, out)
+    _finish(plan_options.plan(planners.spread_dirs, kafka, chosen), to, out)
 
 
 @click.command()
@@ -147,13 +131,7 @@ def leaders(to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Ou
     """
     from ottla.admin.placement import planners
 
-    _finish(
-        planners.balance_leaders(
-            plan_options.model(kafka), goals=plan_options.goals(), expired=plan_options.deadline()
-        ),
-        to,
-        out,
-    )
+    _finish(plan_options.plan(planners.balance_leaders, kafka), to, out)
 
 
 def _finish(plan: MovePlan, to: Path | None, out: Output) -> None:

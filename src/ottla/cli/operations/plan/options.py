@@ -21,6 +21,7 @@ from ottla.errors import InputError
 if TYPE_CHECKING:
     from ottla.admin.facts.cluster_facts import ClusterFacts
     from ottla.admin.placement.cluster_model import Model
+    from ottla.admin.placement.move_plan import MovePlan
     from ottla.admin.placement.placement_state import Goals
     from ottla.config import Settings
 
@@ -96,12 +97,13 @@ class PlanOptions:
             dirs_are_disks=self.dirs_are_disks,
         )
 
-    def deadline(self) -> Callable[[], bool]:
-        """Return whether the time for the search has expired."""
+    def plan(self, planner: Callable[..., MovePlan], kafka: Settings, *wanted: Any) -> MovePlan:
+        """Return what a planner makes of the cluster, and of what is `wanted`, before the search time expires."""
         import time
 
+        model = self.model(kafka)
         until = time.monotonic() + self.search_s
-        return lambda: time.monotonic() >= until
+        return planner(model, *wanted, goals=self.goals(), expired=lambda: time.monotonic() >= until)
 
 
 def plans(command: F) -> F:
