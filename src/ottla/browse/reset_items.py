@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.browse.human_amounts import moment
+from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.admin import ResetPlan
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 
 def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path(), what: str = "offsets") -> Path:
     """Return the file that was asked for, or one in the folder named by the group and the time, that does not exist.
-    `what` is in it, of a group or of another thing with a name."""
+    `what` is in it, of a group or of another thing with a name. Raises InputError if the given file exists."""
     if given is not None:
+        if given.exists():
+            raise InputError(f"--undo {given}: the file exists; an undo file never overwrites another")
         return given
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
     at = re.sub(r"[-:.]", "", moment(at_ms) or "")

@@ -116,8 +116,6 @@ def _carry_out(
 
     record = Path(plan.record) if plan.record else None
     path = undo_path(undo_file, "apply", plan.at_ms, what="undo")
-    if undo_file is not None and path.exists():
-        raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     during = both_applied(plan.before, plan.applied)
     expected = (plan.before, during, both_applied(plan.applied, plan.before), plan.applied)
     if plan.changes:

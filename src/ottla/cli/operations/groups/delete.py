@@ -153,7 +153,5 @@ def _keep(admin: Admin, group: str, given: Path | None) -> Path:
             f"what {group} has committed cannot be saved: {error}; --no-undo continues without it"
         ) from error
     path = undo_path(given, group, plan.at_ms)
-    if path.exists():
-        raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     write_whole(path, dump_undo(plan))
     return path

@@ -163,8 +163,6 @@ def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, und
     if not consent.agree(f"Set {len(moves)} offsets of group {plan.group_id}?"):
         return
     path = undo_path(undo_file, plan.group_id, plan.at_ms)
-    if undo_file is not None and path.exists():
-        raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     with changing(), restorable(path):
         admin.apply_reset(plan, undo_file=path)
     say(f"{plan.group_id}: {len(moves)} offsets set")

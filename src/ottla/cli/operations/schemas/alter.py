@@ -123,8 +123,6 @@ def delete(
     if not consent.agree(f"Delete {subject}, {what}?", name=subject):
         return
     path = undo_path(undo_file, subject, time.time_ns() // 1_000_000, what="schemas")
-    if undo_file is not None and path.exists():
-        raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     with changing():
         try:
             schema_changes.delete(registry, plan, path)
