@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -20,7 +20,7 @@ from ottla.admin.declared.planning import quota_text, same_value
 from ottla.admin.declared.reading import read_found
 from ottla.admin.errors import PartlyDone
 from ottla.admin.facts.admin_operation import AdminOperation, RetryLater
-from ottla.admin.facts.cluster_facts import AclInfo, TopicInfo
+from ottla.admin.facts.cluster_facts import TopicInfo
 from ottla.admin.operations.acl_changes import Acl, create_acls, delete_acls
 from ottla.admin.operations.quota_changes import alter_quotas
 from ottla.admin.operations.scram_changes import delete_scram_user, set_scram_user
@@ -239,9 +239,9 @@ def _change(changes: Batch, passwords: Passwords, *, dry_run: bool) -> AdminOper
         case Kind.TOPIC:
             yield from delete_topics([change.subject for change in changes])
         case Kind.ACL if first.new is None:
-            yield from delete_acls([_acl(change.acl) for change in changes if change.acl is not None])
+            yield from delete_acls([Acl(**asdict(change.acl)) for change in changes if change.acl is not None])
         case Kind.ACL:
-            yield from create_acls([_acl(change.acl) for change in changes if change.acl is not None])
+            yield from create_acls([Acl(**asdict(change.acl)) for change in changes if change.acl is not None])
         case Kind.USER if first.new is None:
             yield from delete_scram_user(first.subject, first.name)
         case Kind.USER:
@@ -269,16 +269,4 @@ def _spec(change: PlannedChange) -> TopicSpec | None:
         return None
     return TopicSpec(
         partitions=shape.partitions, replication_factor=shape.replication_factor, config=dict(shape.settings)
-    )
-
-
-def _acl(found: AclInfo) -> Acl:
-    return Acl(
-        resource=found.resource,
-        name=found.name,
-        pattern=found.pattern,
-        principal=found.principal,
-        host=found.host,
-        operation=found.operation,
-        permission=found.permission,
     )

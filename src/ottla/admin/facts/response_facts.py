@@ -198,19 +198,21 @@ def quorum_of(response: Any) -> QuorumInfo | None:
 
 
 def acls_of(response: Any) -> tuple[AclInfo, ...]:
-    return tuple(
-        AclInfo(
-            resource=ACL_RESOURCES.get(resource.resource_type, str(resource.resource_type)),
-            name=resource.resource_name,
-            pattern=ACL_PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
-            principal=acl.principal,
-            host=acl.host,
-            operation=ACL_OPERATIONS.get(acl.operation, str(acl.operation)),
-            permission=ACL_PERMISSIONS.get(acl.permission_type, str(acl.permission_type)),
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    )
+    return tuple(AclInfo(**acl_fields(resource, acl)) for resource in response.resources for acl in resource.acls)
+
+
+def acl_fields(resource: Any, acl: Any) -> dict[str, str]:
+    """Return the fields of an ACL out of DescribeAcls or DeleteAcls. A number for which Kafka's word is unknown stays a
+    number."""
+    return {
+        "resource": ACL_RESOURCES.get(resource.resource_type, str(resource.resource_type)),
+        "name": resource.resource_name,
+        "pattern": ACL_PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": ACL_OPERATIONS.get(acl.operation, str(acl.operation)),
+        "permission": ACL_PERMISSIONS.get(acl.permission_type, str(acl.permission_type)),
+    }
 
 
 def quotas_of(response: Any) -> tuple[QuotaInfo, ...]:
@@ -226,23 +228,20 @@ def quotas_of(response: Any) -> tuple[QuotaInfo, ...]:
 
 def _classic_assignment(data: Any) -> tuple[TopicPartition, ...]:
     """Return the assignment of a classic member; empty if its bytes do not follow the consumer protocol."""
-    if not data:
-        return ()
-    try:
-        _, assignment = codec.decode_record_value("ConsumerProtocolAssignment", bytes(data))
-    except ProtocolError:
-        return ()
-    return _places(assignment.assigned_partitions, "topic")
+    assignment = _decoded("ConsumerProtocolAssignment", data)
+    return () if assignment is None else _places(assignment.assigned_partitions, "topic")
 
 
 def _classic_subscription(data: Any) -> tuple[str, ...]:
-    if not data:
-        return ()
+    subscription = _decoded("ConsumerProtocolSubscription", data)
+    return () if subscription is None else tuple(subscription.topics)
+
+
+def _decoded(name: str, data: Any) -> Any:
     try:
-        _, subscription = codec.decode_record_value("ConsumerProtocolSubscription", bytes(data))
+        return codec.decode_record_value(name, bytes(data))[1] if data else None
     except ProtocolError:
-        return ()
-    return tuple(subscription.topics)
+        return None
 
 
 def _places(topics: Iterable[Any], name: str) -> tuple[TopicPartition, ...]:

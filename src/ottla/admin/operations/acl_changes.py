@@ -18,6 +18,7 @@ from ottla.admin.facts.admin_operation import (
 )
 from ottla.admin.facts.cluster_facts import AclInfo
 from ottla.admin.facts.protocol_names import ACL_OPERATIONS, ACL_PATTERNS, ACL_PERMISSIONS, ACL_RESOURCES, ANY
+from ottla.admin.facts.response_facts import acl_fields
 from ottla.errors import InputError, OttlaError
 from ottla.topics import text_problem
 from ottla.wire_client.errors import BrokerRefused
@@ -98,7 +99,8 @@ def find_acls(wanted: Acl | None = None) -> AdminOperation[tuple[Acl, ...]]:
         answer = yield from reading(ask)
         problem = _problem(answer)
         if problem is None:
-            return tuple(sorted(_acl(resource, each) for resource in answer.resources for each in resource.acls))
+            found = (acl_fields(resource, each) for resource in answer.resources for each in resource.acls)
+            return tuple(sorted(Acl(**each) for each in found))
         if ErrorCode.of(answer.error_code) not in TRANSIENT:
             raise problem
         yield RetryLater(reason=problem)
@@ -128,7 +130,7 @@ def delete_acls(wanted: Sequence[Acl]) -> AdminOperation[tuple[Acl, ...]]:
     for each, result in zip(wanted, answer.filter_results, strict=True):
         outcome[str(each)] = _problem(result)
         for match in result.matching_acls:
-            acl = _acl(match, match)
+            acl = Acl(**acl_fields(match, match))
             problem = outcome[str(acl)] = _problem(match)
             if problem is None:
                 deleted.add(acl)
@@ -196,16 +198,3 @@ def _check_texts(acl: Acl) -> None:
         problem = text_problem(text) if isinstance(text, str) else None
         if problem is not None:
             raise InputError(f"ACL: {what}: {problem}")
-
-
-def _acl(resource: Any, found: Any) -> Acl:
-    """Return an ACL of a response. A number for which Kafka's word is unknown stays a number."""
-    return Acl(
-        resource=ACL_RESOURCES.get(resource.resource_type, str(resource.resource_type)),
-        name=resource.resource_name,
-        pattern=ACL_PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
-        principal=found.principal,
-        host=found.host,
-        operation=ACL_OPERATIONS.get(found.operation, str(found.operation)),
-        permission=ACL_PERMISSIONS.get(found.permission_type, str(found.permission_type)),
-    )
