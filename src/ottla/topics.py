@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.showing import shown
+
+T = TypeVar("T")
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -41,3 +44,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(entries: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
+    """Return the entries of partitions by topic, in their order: requests of Kafka name a topic once."""
+    topics: dict[str, list[T]] = {}
+    for place, entry in entries:
+        topics.setdefault(place.topic, []).append(entry)
+    return topics

@@ -40,7 +40,7 @@ from ottla.admin.facts.protocol_names import (
     TOPIC_SETTINGS,
 )
 from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import ApiNotServed
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -675,17 +675,17 @@ def expiry_horizon_ms(retention_ms: int, horizon_ms: int) -> int:
 
 def offsets_ask(broker: int, wanted: Mapping[TopicPartition, int], *, stable: bool = False) -> AdminRequest:
     """Return the ListOffsets request of one leader. With `stable`, latest is the last stable offset."""
-    by_topic: dict[str, list[dict[str, int]]] = {}
-    for place, timestamp in wanted.items():
-        # The epoch is its default: it takes longer to fill in what is missing, thousands of times, than to write it.
-        entry = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp}
-        by_topic.setdefault(place.topic, []).append(entry)
+    # The epoch is its default: it takes longer to fill in what is missing, thousands of times, than to write it.
+    topics = by_topic(
+        (place, {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp})
+        for place, timestamp in wanted.items()
+    )
     return AdminRequest(
         api=ApiKey.LIST_OFFSETS,
         body={
             "replica_id": -1,
             "isolation_level": int(stable),
-            "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
+            "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
         },
         broker=broker,
     )

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, problem_of
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, problem_of, until
 from ottla.errors import OttlaError, RetriableError
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.protocol import ApiKey
 
 _GROUP = 0
+
+
+def ask_coordinator(
+    group: str, api: ApiKey, body: dict[str, Any], read: Callable[[Any], RetriableError | None]
+) -> AdminOperation[None]:
+    """Ask the coordinator of a group, and again where it moved or `read` of its answer returns an error that a later
+    try may not meet. For what may be asked twice."""
+
+    def attempt() -> AdminOperation[RetriableError | None]:
+        found = (yield from coordinators_of([group]))[group]
+        if isinstance(found, OttlaError):
+            raise found
+        (answer,) = yield [AdminRequest(api=api, body=body, broker=found)]
+        if isinstance(answer, RetriableError):
+            return answer
+        if isinstance(answer, OttlaError):
+            raise answer
+        return read(answer)
+
+    yield from until(attempt)
 
 
 def coordinators_of(groups: Sequence[str]) -> AdminOperation[dict[str, int | OttlaError]]:

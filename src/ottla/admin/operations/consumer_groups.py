@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from ottla.admin.errors import GroupInUse, UnknownGroup, raise_failed
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
 from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
-from ottla.admin.facts.group_coordinators import coordinators_of
+from ottla.admin.facts.group_coordinators import ask_coordinator, coordinators_of
 from ottla.admin.facts.lag import GroupLag, lag_of
 from ottla.errors import InputError, OttlaError, RetriableError
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -93,20 +94,10 @@ def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOpera
     """Delete what a group committed for partitions. GroupInUse where a member is subscribed to one of their topics,
     InputError for a share group."""
 
-    def attempt() -> AdminOperation[RetriableError | None]:
-        found = (yield from coordinators_of([group]))[group]
-        if isinstance(found, OttlaError):
-            raise found
-        by_topic: dict[str, list[dict[str, int]]] = {}
-        for place in places:
-            by_topic.setdefault(place.topic, []).append({"partition_index": place.partition})
-        topics = [{"name": name, "partitions": entries} for name, entries in by_topic.items()]
-        ask = AdminRequest(api=ApiKey.OFFSET_DELETE, body={"group_id": group, "topics": topics}, broker=found)
-        (answer,) = yield [ask]
-        if isinstance(answer, RetriableError):
-            return answer  # to forget twice is to forget
-        if isinstance(answer, OttlaError):
-            raise answer
+    named = by_topic((place, {"partition_index": place.partition}) for place in places)
+    topics = [{"name": name, "partitions": entries} for name, entries in named.items()]
+
+    def read(answer: Any) -> RetriableError | None:
         problem = _problem_of_group(group, answer.error_code)
         if isinstance(problem, RetriableError):
             return problem
@@ -122,8 +113,8 @@ def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOpera
 
     if not places:
         return
-    try:
-        yield from until(attempt)
+    try:  # to forget twice is to forget
+        yield from ask_coordinator(group, ApiKey.OFFSET_DELETE, {"group_id": group, "topics": topics}, read)
     except UnknownGroup:  # a coordinator says so of a share group as well
         facts = yield from read_facts(WantedFacts(parts=frozenset({Part.GROUPS}), at_ms=0, groups=(group,)))
         refuse_share_groups(NOT_FORGOTTEN, *facts.groups)

@@ -12,16 +12,16 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ottla.admin.errors import GroupInUse
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
+from ottla.admin.facts.admin_operation import AdminOperation, problem_of
 from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, GroupInfo, Int64, Part
 from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
-from ottla.admin.facts.group_coordinators import coordinators_of
+from ottla.admin.facts.group_coordinators import ask_coordinator
 from ottla.admin.operations.consumer_groups import describe_groups, forget_offsets, refuse_share_groups
 from ottla.admin.operations.partition_offsets import offsets_at
 from ottla.admin.operations.share_offsets import delete_share_offsets, set_share_offsets
-from ottla.errors import InputError, OttlaError, RetriableError, UnknownTopic
-from ottla.topics import TopicPartition
+from ottla.errors import InputError, RetriableError, UnknownTopic
+from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -323,27 +323,18 @@ def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition,
 
 
 def _commit(group: str, offsets: Mapping[TopicPartition, int]) -> AdminOperation[None]:
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for place, offset in offsets.items():
-        by_topic.setdefault(place.topic, []).append(
-            {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": ""}
-        )
+    topics = by_topic(
+        (place, {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": ""})
+        for place, offset in offsets.items()
+    )
     body = {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
-        "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
+        "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
     }
 
-    def attempt() -> AdminOperation[RetriableError | None]:
-        found = (yield from coordinators_of([group]))[group]
-        if isinstance(found, OttlaError):
-            raise found
-        (answer,) = yield [AdminRequest(api=ApiKey.OFFSET_COMMIT, body=body, broker=found)]
-        if isinstance(answer, RetriableError):
-            return answer  # the same offsets again are the same offsets
-        if isinstance(answer, OttlaError):
-            raise answer
+    def read(answer: Any) -> RetriableError | None:
         later: RetriableError | None = None
         for topic in answer.topics:
             for each in topic.partitions:
@@ -356,8 +347,8 @@ def _commit(group: str, offsets: Mapping[TopicPartition, int]) -> AdminOperation
                     raise problem
         return later
 
-    if offsets:
-        yield from until(attempt)
+    if offsets:  # the same offsets again are the same offsets
+        yield from ask_coordinator(group, ApiKey.OFFSET_COMMIT, body, read)
 
 
 _HAS_MEMBERS: Final = frozenset(

@@ -12,13 +12,14 @@ from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, Part, Part
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.operations.partition_offsets import partitions_of
 from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
 _PREFERRED: Final = 0
+_NO_MOVE: Final = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @fact
@@ -62,38 +63,43 @@ def alter_replicas(moves: Sequence[ReplicaMove], *, wait: bool = True) -> AdminO
     """Begin moves, and with `wait` return when all new replicas are in sync and the old ones gone."""
     if not moves:
         return
-    topics: dict[str, list[dict[str, object]]] = {}
-    for move in moves:
-        topics.setdefault(move.topic, []).append({"partition_index": move.partition, "replicas": list(move.new)})
+    wanted = {TopicPartition(move.topic, move.partition): list(move.new) for move in moves}
+    failed = {str(place): problem for place, problem in (yield from reassign(wanted)).items()}
+    if wait:
+        yield from _await_moves({place for place in wanted if str(place) not in failed})
+    raise_failed("replicas", names=list(map(str, wanted)), failed=failed)
+
+
+def reassign(
+    wanted: Mapping[TopicPartition, list[int] | None], *, may_change_factor: bool = True
+) -> AdminOperation[dict[TopicPartition, OttlaError]]:
+    """Begin to move partitions to these replicas, None: cancel. Returns those that were refused. A move that has ended
+    is cancelled without an error."""
+    topics = by_topic((place, {"partition_index": place.partition, "replicas": each}) for place, each in wanted.items())
     body = {
         "timeout_ms": _TIMEOUT_MS,
-        "allow_replication_factor_change": True,
+        "allow_replication_factor_change": may_change_factor,
         "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
     }
     answer = yield from changing(AdminRequest(api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, body=body))
     problem = problem_of("replicas", answer.error_code, answer.error_message)
     if problem is not None:
         raise problem
-    failed: dict[str, OttlaError] = {}
+    refused: dict[TopicPartition, OttlaError] = {}
     for topic in answer.responses:
         for each in topic.partitions:
-            name = str(TopicPartition(topic.name, each.partition_index))
-            problem = problem_of(f"replicas of {name}", each.error_code, each.error_message)
-            if problem is not None:
-                failed[name] = problem
-    names = [str(TopicPartition(move.topic, move.partition)) for move in moves]
-    if wait:
-        begun = {TopicPartition(move.topic, move.partition) for move in moves}
-        yield from _await_moves({place for place in begun if str(place) not in failed})
-    raise_failed("replicas", names=names, failed=failed)
+            place = TopicPartition(topic.name, each.partition_index)
+            problem = problem_of(f"replicas of {place}", each.error_code, each.error_message)
+            is_over = wanted[place] is None and ErrorCode.of(each.error_code) in _NO_MOVE
+            if problem is not None and not is_over:
+                refused[place] = problem
+    return refused
 
 
 def elect_leaders(places: Collection[TopicPartition] | None) -> AdminOperation[tuple[TopicPartition, ...]]:
     """Let the preferred replicas lead, of all partitions if `places` is None. Returns those whose leader changed."""
-    by_topic: dict[str, list[int]] = {}
-    for place in places or ():
-        by_topic.setdefault(place.topic, []).append(place.partition)
-    wanted = None if places is None else [{"topic": name, "partitions": each} for name, each in by_topic.items()]
+    topics = by_topic((place, place.partition) for place in places or ())
+    wanted = None if places is None else [{"topic": name, "partitions": each} for name, each in topics.items()]
     body = {"election_type": _PREFERRED, "topic_partitions": wanted, "timeout_ms": _TIMEOUT_MS}
     answer = yield from changing(AdminRequest(api=ApiKey.ELECT_LEADERS, body=body))
     problem = problem_of("elections", answer.error_code)

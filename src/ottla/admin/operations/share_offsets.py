@@ -10,19 +10,17 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ottla.admin.errors import GroupInUse, UnknownGroup
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
-from ottla.admin.facts.group_coordinators import coordinators_of
-from ottla.errors import OttlaError, RetriableError
-from ottla.topics import TopicPartition
+from ottla.admin.facts.admin_operation import AdminOperation, problem_of
+from ottla.admin.facts.group_coordinators import ask_coordinator
+from ottla.errors import RetriableError
+from ottla.topics import TopicPartition, by_topic
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 
 def set_share_offsets(group: str, offsets: Mapping[TopicPartition, int]) -> AdminOperation[None]:
     """Have a share group start at these offsets. Raises `GroupInUse` where it has members."""
-    by_topic: dict[str, list[dict[str, int]]] = {}
-    for place, offset in offsets.items():
-        by_topic.setdefault(place.topic, []).append({"partition_index": place.partition, "start_offset": offset})
-    topics = [{"topic_name": name, "partitions": entries} for name, entries in by_topic.items()]
+    named = by_topic((each, {"partition_index": each.partition, "start_offset": at}) for each, at in offsets.items())
+    topics = [{"topic_name": name, "partitions": entries} for name, entries in named.items()]
     if topics:
         yield from _ask(group, ApiKey.ALTER_SHARE_GROUP_OFFSETS, topics)
 
@@ -35,22 +33,15 @@ def delete_share_offsets(group: str, places: Collection[TopicPartition]) -> Admi
 
 
 def _ask(group: str, api: ApiKey, topics: list[dict[str, Any]]) -> AdminOperation[None]:
-    def attempt() -> AdminOperation[RetriableError | None]:
-        found = (yield from coordinators_of([group]))[group]
-        if isinstance(found, OttlaError):
-            raise found
-        (answer,) = yield [AdminRequest(api=api, body={"group_id": group, "topics": topics}, broker=found)]
-        if isinstance(answer, RetriableError):
-            return answer  # the same offsets again are the same offsets
-        if isinstance(answer, OttlaError):
-            raise answer
+    def read(answer: Any) -> RetriableError | None:
         later = _problem(f"group {group}", group, answer)
         for topic in answer.responses:
             for part in getattr(topic, "partitions", [topic]):
                 later = later or _problem(f"group {group}: {topic.topic_name}", group, part)
         return later
 
-    yield from until(attempt)
+    # The same offsets again are the same offsets.
+    yield from ask_coordinator(group, api, {"group_id": group, "topics": topics}, read)
 
 
 def _problem(subject: str, group: str, answer: Any) -> RetriableError | None:

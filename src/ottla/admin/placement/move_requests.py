@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, changing, problem_of
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of
 from ottla.admin.facts.protocol_names import BROKER, TOPIC
 from ottla.admin.facts.response_facts import settings_of
+from ottla.admin.operations.replica_changes import reassign
 from ottla.admin.placement.move_plan import DiskMove, Move
 from ottla.admin.placement.run_throttles import ThrottleSetting, merged
 from ottla.errors import OttlaError
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, by_topic
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
 _KINDS: Final = {"topic": TOPIC, "broker": BROKER}
 _OWN: Final = {"topic": "DYNAMIC_TOPIC_CONFIG", "broker": "DYNAMIC_BROKER_CONFIG"}
 _SET, _DELETE = 0, 1
-_NO_MOVE: Final = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _NOT_YET: Final = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Refused = dict[TopicPartition, OttlaError]
@@ -30,37 +30,15 @@ def begin(moves: Sequence[Move]) -> AdminOperation[Refused]:
     for changes_factor in (False, True):
         chosen = [move for move in moves if (len(move.new) != len(move.old)) is changes_factor]
         if chosen:
-            refused |= yield from _reassign({move.place: list(move.new) for move in chosen}, allow=changes_factor)
+            refused |= yield from reassign(
+                {move.place: list(move.new) for move in chosen}, may_change_factor=changes_factor
+            )
     return refused
 
 
 def cancel(places: Iterable[TopicPartition]) -> AdminOperation[Refused]:
     """Cancel moves. One that has ended is no error."""
-    return (yield from _reassign(dict.fromkeys(places), allow=True))
-
-
-def _reassign(wanted: Mapping[TopicPartition, list[int] | None], *, allow: bool) -> AdminOperation[Refused]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for place, replicas in wanted.items():
-        topics.setdefault(place.topic, []).append({"partition_index": place.partition, "replicas": replicas})
-    body = {
-        "timeout_ms": _TIMEOUT_MS,
-        "allow_replication_factor_change": allow,
-        "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
-    }
-    answer = yield from changing(AdminRequest(api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, body=body))
-    problem = problem_of("moves", answer.error_code, answer.error_message)
-    if problem is not None:
-        raise problem
-    refused: Refused = {}
-    for topic in answer.responses:
-        for each in topic.partitions:
-            place = TopicPartition(topic.name, each.partition_index)
-            problem = problem_of(str(place), each.error_code, each.error_message)
-            is_over = wanted[place] is None and ErrorCode.of(each.error_code) in _NO_MOVE
-            if problem is not None and not is_over:
-                refused[place] = problem
-    return refused
+    return (yield from reassign(dict.fromkeys(places)))
 
 
 def put_in_dirs(wanted: Iterable[tuple[Move, DiskMove]]) -> AdminOperation[Refused]:
@@ -100,10 +78,8 @@ def put_in_dirs(wanted: Iterable[tuple[Move, DiskMove]]) -> AdminOperation[Refus
 
 def elect(places: Sequence[TopicPartition]) -> AdminOperation[None]:
     """Let preferred replicas lead. Whether they do is seen by looking again, never by the answer."""
-    by_topic: dict[str, list[int]] = {}
-    for place in places:
-        by_topic.setdefault(place.topic, []).append(place.partition)
-    topics = [{"topic": name, "partitions": each} for name, each in by_topic.items()]
+    by_name = by_topic((place, place.partition) for place in places)
+    topics = [{"topic": name, "partitions": each} for name, each in by_name.items()]
     yield [
         AdminRequest(
             api=ApiKey.ELECT_LEADERS, body={"election_type": 0, "topic_partitions": topics, "timeout_ms": 30_000}
