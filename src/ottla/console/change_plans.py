@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.console.query import Query
-from ottla.console.state import ConsoleState, SavedPlan
+from ottla.console.state import ConsoleState
 from ottla.errors import InputError
 
 ShownRow = Mapping[str, Any]
@@ -19,7 +19,7 @@ ShownRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownChange(SavedPlan):
+class ShownChange:
     """A change that was shown, and may be carried out."""
 
     what: str
@@ -57,10 +57,8 @@ def plan_change(planners: Mapping[str, Planner], console: ConsoleState, query: Q
 def apply_change(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Carry out a change that was shown. A line in the audit file is written before it begins."""
     number = query.number("plan", None, least=1, most=2**53)
-    confirm = query.text("confirm")
     typed = query.text("typed")
-    query.done()
-    console.agree(confirm)
+    console.agree(query)
     change = console.plans.take(number, ShownChange)
     if change.typed is not None and typed != change.typed:
         raise InputError(f"nothing was changed: type {change.typed} to agree, and ask for the change again")

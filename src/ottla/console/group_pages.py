@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin import GroupInfo, ResetPlan
@@ -24,7 +23,7 @@ from ottla.browse.reset_items import parse_to, reset_items, undo_path
 from ottla.browse.topic_partitions import parse_topics
 from ottla.console.cluster_pages import matcher
 from ottla.console.query import Query
-from ottla.console.state import ConsoleState, SavedPlan, page_of
+from ottla.console.state import ConsoleState, page_of
 from ottla.errors import InputError
 
 PAGE: Final = 50
@@ -33,13 +32,6 @@ _SORTS: Final = ("name", "state", "type", "lag")
 _MOST_AGES: Final = 200
 _MOST_SORTED_BY_LAG: Final = 1_000
 _CONTROL_S: Final = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class ShownReset(SavedPlan):
-    """A reset plan that was shown, and may be applied."""
-
-    plan: ResetPlan
 
 
 def groups(console: ConsoleState, query: Query) -> dict[str, Any]:
@@ -192,10 +184,8 @@ def plan_restore(console: ConsoleState, query: Query) -> dict[str, Any]:
 def apply_reset(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Carry out a plan that was shown. What was committed before is in a file before anything changes."""
     number = query.number("plan", None, least=1, most=2**53)
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
-    plan = console.plans.take(number, ShownReset).plan
+    console.agree(query)
+    plan = console.plans.take(number, ResetPlan)
     refuse_members(plan.group_id, plan.members)
     path = undo_path(None, plan.group_id, plan.at_ms, folder=console.choices.folder)
     moves = [move for move in plan.moves if move.is_change]
@@ -224,7 +214,7 @@ def _shown(console: ConsoleState, plan: ResetPlan) -> dict[str, Any]:
     return {
         "schema": "ottla.groups.reset/1",
         "group": plan.group_id,
-        "plan": console.plans.keep(ShownReset(plan)) if changes else None,
+        "plan": console.plans.keep(plan) if changes else None,
         "members": list(plan.members),
         "changes": len(changes),
         "items": reset_items(plan),

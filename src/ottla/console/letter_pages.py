@@ -22,7 +22,7 @@ from ottla.console.letter_retries import retries_of
 from ottla.console.masks import Masks
 from ottla.console.query import Query
 from ottla.console.record_pages import MOST_SECONDS, SMALL_FETCHES, one_record, whole_record
-from ottla.console.state import ConsoleState, SavedPlan
+from ottla.console.state import ConsoleState
 from ottla.errors import InputError, OttlaError
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.redrive import Redrive
@@ -37,7 +37,7 @@ _LONGEST_TRACE: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedriveRequest(SavedPlan):
+class RedriveRequest:
     """A redrive that was shown. `origins` are its only target topics."""
 
     topic: str
@@ -183,9 +183,7 @@ def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
     number = query.number("plan", None, least=1, most=2**53)
     per_second = query.number("per_second", None, least=1, most=1_000_000)
     limit = query.number("limit", None, least=1, most=2**53)
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
+    console.agree(query)
     request = console.plans.take(number, RedriveRequest)
     origins = request.origins if request.to_topic is None else None
 

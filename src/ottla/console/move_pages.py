@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin import ClusterFacts
@@ -23,7 +22,7 @@ from ottla.browse.plan_items import broker_items, move_items, plan_fields, summa
 from ottla.console.cluster_pages import matcher
 from ottla.console.jobs import Job, Stopped
 from ottla.console.query import Query
-from ottla.console.state import ConsoleState, SavedPlan, state_of
+from ottla.console.state import ConsoleState, state_of
 from ottla.errors import BrokerUnavailable, InputError
 from ottla.records import TopicPartition
 
@@ -31,13 +30,6 @@ _PLAN: Final = "plan"
 _KINDS: Final = ("rebalance", "leaders", "dirs", "add-brokers", "remove-brokers")
 _SEARCH_S: Final = 10.0
 _MOST_SHOWN: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPlan(SavedPlan):
-    """A plan that was shown."""
-
-    plan: MovePlan
 
 
 def moves(console: ConsoleState, query: Query) -> dict[str, Any]:
@@ -109,7 +101,7 @@ def plan(console: ConsoleState, query: Query) -> dict[str, Any]:
     items = list(move_items(found))
     return {
         "schema": f"ottla.plan.{found.kind}/1",
-        "plan": console.plans.keep(ShownPlan(found)) if items else None,
+        "plan": console.plans.keep(found) if items else None,
         "summary": summary_line(found),
         "is_cut_short": found.is_cut_short,
         **plan_fields(found),
@@ -123,10 +115,8 @@ def run(console: ConsoleState, query: Query) -> dict[str, Any]:
     number = query.number("plan", None, least=1, most=2**53)
     throttle = query.text("throttle", most=30)
     only_write = query.flag("only_write")
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
-    found = console.plans.take(number, ShownPlan).plan
+    console.agree(query)
+    found = console.plans.take(number, MovePlan)
     options = RunOptions(throttle=None if throttle is None else bytes_of("throttle", throttle))
     at = re.sub(r"[-:.]", "", moment(console.now_ms()) or "")
     path = console.choices.folder / f"{found.kind}-{at}.json"
@@ -201,9 +191,7 @@ def throttle(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Change the throttle of a plan that is carried out here. What was set before it comes back when it ends."""
     number = query.number("id", None, least=1, most=2**53)
     given = query.needed("throttle")
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
+    console.agree(query)
     rate = bytes_of("throttle", given)
     job = console.jobs.job(number)
     if job.kind != _PLAN or job.state != "running" or job.stop.is_set():

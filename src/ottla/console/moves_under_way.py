@@ -34,10 +34,8 @@ _LOOK_S: Final = 2.0
 def cancel(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Cancel the named moves. A move that has ended is no error; a refused cancel is reported."""
     given = query.anything("moves")
-    typed = query.text("confirm")
-    query.done()
+    console.agree(query)
     places = places_of(given)
-    console.agree(typed)
     moving = {place_of(each): each for each in console.seen(fresh=True).facts.moves}
     chosen = {place: moving[place] for place in places if place in moving}
     refused: asks.Refused = {}
@@ -61,9 +59,7 @@ def cancel(console: ConsoleState, query: Query) -> dict[str, Any]:
 def throttle(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Hold all moves under way to a rate, in bytes per second for each broker, until they are over."""
     given = query.needed("throttle")
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
+    console.agree(query)
     rate = bytes_of("throttle", given)
     seen = console.seen(fresh=True)
     moves = moves_under_way(seen.facts, seen.rates)

@@ -20,9 +20,7 @@ def produce(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Write one record. The answer says where it is."""
     topic = query.needed("topic")
     given = query.anything("record")
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
+    console.agree(query)
     record = parse_record(msgspec.json.encode(given))
     if record.key_as is not None or record.value_as is not None:
         raise InputError(

@@ -27,7 +27,7 @@ from ottla.browse.schema_items import (
 )
 from ottla.console.cluster_pages import matcher
 from ottla.console.query import Query
-from ottla.console.state import ConsoleState, SavedPlan
+from ottla.console.state import ConsoleState
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ Change = (
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSchemaChange(SavedPlan):
+class ShownSchemaChange:
     """A change of the registry that was shown, and may be made."""
 
     change: Change
@@ -185,9 +185,7 @@ def plan_level(console: ConsoleState, registry: RegistryAdmin, query: Query) -> 
 def apply(console: ConsoleState, registry: RegistryAdmin, query: Query) -> dict[str, Any]:
     """Make a change that was shown, after its line in the audit file."""
     number = query.number("plan", None, least=1, most=2**53)
-    typed = query.text("confirm")
-    query.done()
-    console.agree(typed)
+    console.agree(query)
     change = console.plans.take(number, ShownSchemaChange).change
     return {"schema": "ottla.console.schema-change/1", "subject": change.subject, **_made(console, registry, change)}
 

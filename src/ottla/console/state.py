@@ -23,12 +23,13 @@ from ottla.console.doctor_pages import Looks
 from ottla.console.jobs import Jobs
 from ottla.console.masks import Masks
 from ottla.console.moves_under_way import HeldThrottle
+from ottla.console.query import Query
 from ottla.console.rhythm import FIGURES, OUTLINE
 from ottla.console.watcher import WatchedFacts, Watcher
 from ottla.errors import InputError
 from ottla.wire_client.cluster.cluster_client import Cluster
 
-S = TypeVar("S", bound="SavedPlan")
+T = TypeVar("T")
 
 _OUTLINE_S: Final = 5.0
 """For reading how a cluster stands: a broker that does not answer in this time is a finding, and not waited for."""
@@ -60,31 +61,25 @@ class ConsoleOptions:
     """Whether a change wants the cluster's name typed."""
 
 
-class SavedPlan:
-    """A plan that was shown, and may be carried out unchanged."""
-
-    __slots__ = ()
-
-
 class SavedPlans:
-    """Things that were shown and may be carried out, by a number. The oldest ones are forgotten."""
+    """Plans that were shown and may be carried out unchanged, by a number. The oldest ones are forgotten."""
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._kept: OrderedDict[int, SavedPlan] = OrderedDict()
+        self._kept: OrderedDict[int, object] = OrderedDict()
 
-    def keep(self, thing: SavedPlan) -> int:
+    def keep(self, plan: object) -> int:
         """Keep a plan. Returns its number."""
         with self._lock:
             number = next(self._numbers)
-            self._kept[number] = thing
+            self._kept[number] = plan
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
             return number
 
-    def take(self, number: int | None, kind: type[S]) -> S:
+    def take(self, number: int | None, kind: type[T]) -> T:
         """Return the plan and forget it, so that it cannot run twice. Raises InputError if there is none."""
         if number is None:
             raise InputError("plan: found none, wanted the number of one that was shown")
@@ -180,8 +175,10 @@ class ConsoleState:
         """Write a file whole; InputError where it cannot be."""
         write_whole(path, data)
 
-    def agree(self, typed: str | None) -> None:
-        """Require the cluster's name with each change of a cluster that has `confirm = "name"`."""
+    def agree(self, query: Query) -> None:
+        """Read `confirm`, the last parameter of a change: the cluster's name, if the cluster has `confirm = "name"`."""
+        typed = query.text("confirm")
+        query.done()
         if self.choices.asks_name and typed != self.choices.name:
             raise InputError(f"type the cluster's name, {self.choices.name}, to agree")
 
