@@ -14,11 +14,10 @@ import click
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.parameter_types import Seconds
-from ottla.cli.shared.serving import health_server, serves_health, stopped_by_signals
+from ottla.cli.shared.serving import observed, serves_health, stopped_by_signals
 from ottla.cli.shared.target import import_target
 from ottla.config import Settings
 from ottla.errors import ConfigError
-from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 if TYPE_CHECKING:
     from ottla.bridge import BridgeSettings
@@ -256,19 +255,14 @@ def _serve(
     made = Bridge(kafka["bootstrap.servers"], settings, kafka=client_settings(kafka))
     check_reachable(kafka)
     _raise_file_limit(settings.max_connections)
-    telemetry = Telemetry()
-    telemetry.set_up(service="ottla-bridge", exports=is_asked_for(), scraped=health_port is not None)
-    server = None if health_port is None else health_server(made.health, health_host, health_port)
-    before = signal.signal(signal.SIGHUP, lambda *_: made.reload())
-    try:
-        with stopped_by_signals(made.stop):
-            click.echo("ottla: bridging; Ctrl-C or SIGTERM stops it, SIGHUP reads the mapping again", err=True)
-            made.run()
-    finally:
-        signal.signal(signal.SIGHUP, before)
-        if server is not None:
-            server.close()
-        telemetry.close()
+    with observed("ottla-bridge", made.health, health_host, health_port):
+        before = signal.signal(signal.SIGHUP, lambda *_: made.reload())
+        try:
+            with stopped_by_signals(made.stop):
+                click.echo("ottla: bridging; Ctrl-C or SIGTERM stops it, SIGHUP reads the mapping again", err=True)
+                made.run()
+        finally:
+            signal.signal(signal.SIGHUP, before)
 
 
 def _print_records(settings: BridgeSettings) -> None:

@@ -6,9 +6,8 @@ import click
 
 from ottla.cli.services.schedule import name_option
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
-from ottla.cli.shared.serving import health_server, serves_health, stopped_by_signals
+from ottla.cli.shared.serving import observed, serves_health, stopped_by_signals
 from ottla.config import Settings
-from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 
 @click.command()
@@ -48,14 +47,6 @@ def run(
         replication_factor=replication_factor,
     )
 
-    telemetry = Telemetry()
-    telemetry.set_up(service=made.topic, exports=is_asked_for(), scraped=health_port is not None)
-    server = None if health_port is None else health_server(made.health, health_host, health_port)
-    try:
-        with stopped_by_signals(made.stop):
-            click.echo(f"ottla: delivering {made.topic}; Ctrl-C or SIGTERM stops it", err=True)
-            made.run()
-    finally:
-        if server is not None:
-            server.close()
-        telemetry.close()
+    with observed(made.topic, made.health, health_host, health_port), stopped_by_signals(made.stop):
+        click.echo(f"ottla: delivering {made.topic}; Ctrl-C or SIGTERM stops it", err=True)
+        made.run()

@@ -49,6 +49,22 @@ def health_server(health: Callable[[], Health], host: str, port: int) -> HealthS
     return _listening(lambda: HealthServer(health, host=host, port=port), host, port)
 
 
+@contextmanager
+def observed(service: str, health: Callable[[], Health], host: str, port: int | None) -> Iterator[None]:
+    """Set up the telemetry that the environment asks for, and serve health and metrics on a port if one is given."""
+    from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
+
+    telemetry = Telemetry()
+    telemetry.set_up(service=service, exports=is_asked_for(), scraped=port is not None)
+    server = None if port is None else health_server(health, host, port)
+    try:
+        yield
+    finally:
+        if server is not None:
+            server.close()
+        telemetry.close()
+
+
 def workers_server(
     body: Callable[[], dict[str, Any]], scrape: Callable[[], tuple[str, bytes] | None], host: str, port: int
 ) -> SmallServer:
