@@ -1,6 +1,6 @@
 """What Ottla's producers cost beside the clients they stand on, in one run, against one broker.
 
-    python benchmarks/sdk_producer.py [--records 300000] [--rounds 5] [--broker embedded|mock|HOST:PORT]
+    python benchmarks/sdk_producer.py [--records 300000] [--rounds 5] [--broker embedded|HOST:PORT]
 
 Each record has 100 bytes, a key and two headers; every client is idempotent, waits for all replicas, and hears of every
 delivery. Raw and Ottla take turns, so that the machine's moods hit both; a ratio is that of the medians.
@@ -30,6 +30,7 @@ from typing import Any
 from results import Results
 
 VALUE = b"x" * 100
+PARTITIONS = 4
 SETTINGS: dict[str, Any] = {
     "compression.type": "none",
     "linger.ms": 5,
@@ -152,13 +153,8 @@ def raw_kafka_python(servers: str, topic: str, records: int) -> float:
 
 @contextlib.contextmanager
 def broker(choice: str) -> Iterator[str]:
-    if choice == "mock":
-        from confluent_kafka import Producer
-
-        client = Producer({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1, "log_level": 0})
-        yield ",".join(f"{b.host}:{b.port}" for b in client.list_topics(timeout=10).brokers.values())
-    elif choice == "embedded":
-        command = [sys.executable, "-m", "broker_embedded", "--set", "num.partitions=4"]
+    if choice == "embedded":
+        command = [sys.executable, "-m", "broker_embedded"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
@@ -170,7 +166,13 @@ def broker(choice: str) -> Iterator[str]:
         yield choice
 
 
+def topic_of(run: str) -> str:
+    return f"bench-{run.replace(' ', '-')}"
+
+
 def main() -> None:
+    from ottla.testing.topics import create_topic
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -194,9 +196,11 @@ def main() -> None:
         runs["raw kafka-python"] = (lambda servers, topic: raw_kafka_python(servers, topic, few // 3), None)
     rates: dict[str, list[float]] = {name: [] for name in runs}
     with broker(arguments.broker) as servers:
+        for name in runs:
+            create_topic(servers, topic_of(name), partitions=PARTITIONS, exist_ok=True)
         for round_number in range(arguments.rounds):
             for name, (run, _) in runs.items() if round_number % 2 == 0 else reversed(runs.items()):
-                rates[name].append(run(servers, f"bench-{name.replace(' ', '-')}"))
+                rates[name].append(run(servers, topic_of(name)))
     medians = {name: statistics.median(found) for name, found in rates.items()}
     print(f"{'':22}{'records/s':>12}{'ratio':>8}{'goal':>8}")
     for name, (_, base) in runs.items():

@@ -409,11 +409,15 @@ def main() -> None:
         arguments.records, arguments.spans, arguments.rounds = 20_000, 4_000, 1
     from tables import beside_table  # it imports Ottla, which the children must not before they are set up
 
+    from ottla.testing.topics import create_topic
+
     results = Shown("telemetry", arguments.results, is_quick=arguments.quick)
     if not is_there("opentelemetry.sdk"):
         arguments.modes = [mode for mode in arguments.modes if mode in ("absent", "hooks", "api")]
         results.problem("metrics and spans", "OpenTelemetry's SDK", "it is not installed")
     with started("ottla", list(OTTLA)) as server:
+        for topic in ("one-percent", "every", "sent"):
+            create_topic(server.bootstrap, topic)
         fill(server.bootstrap, "one-percent", arguments.records, every=100)
         fill(server.bootstrap, "every", min(arguments.records, arguments.spans), every=1)
         figures = measure(arguments, server.bootstrap)
