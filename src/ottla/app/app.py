@@ -23,11 +23,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from ottla.app.background.app_producers import AppProducer, AppProducerOptions, AsyncAppProducer
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
-from ottla.app.declarations import Declarations
-from ottla.app.delivery.current_task import is_on_event_loop
-from ottla.app.delivery.handler_result import refuse_generators
-from ottla.app.event_topic import DeclaresEvents
+from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.event_topic import DeclaresEvents
+from ottla.app.declaration.queue_decorator import DeclaresQueues
+from ottla.app.declaration.recurring import DeclaresTasks
+from ottla.app.declaration.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
+from ottla.app.declaration.router import Router
 from ottla.app.handler.event_handlers import EventHandlers
+from ottla.app.handler.handler_function import refuse_generators
 from ottla.app.handler.handler_options import (
     RENAMED_OPTIONS,
     FairBy,
@@ -39,10 +42,6 @@ from ottla.app.handler.handler_options import (
     Value,
 )
 from ottla.app.handler.resources import Open
-from ottla.app.queue_decorator import DeclaresQueues
-from ottla.app.recurring import DeclaresTasks
-from ottla.app.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
-from ottla.app.router import Router
 from ottla.app.running_apps import Runner, running_apps
 from ottla.config import CreateTopics, declared_topics, settings_beside
 from ottla.config.arguments import explained, missing_attribute
@@ -56,6 +55,7 @@ from ottla.consumer.partitions.handler_rate import Rate
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
+from ottla.current_task import is_on_event_loop
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import described, exception_entries

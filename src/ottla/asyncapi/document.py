@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ottla.app.app import App, declarations_of
-from ottla.app.route import Route
+from ottla.app.declaration.route import Route
 from ottla.asyncapi.channels import Channels
 from ottla.asyncapi.headers import DEAD, DEAD_REQUIRED, EXPIRES, ID, RETRIED, RETRIED_REQUIRED
 from ottla.asyncapi.messages import Message, message_of

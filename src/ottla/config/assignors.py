@@ -6,14 +6,31 @@ cooperative one. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from ottla.config.clients import consumer_settings
 from ottla.config.settings import Settings
 
 STRATEGY: Final = "partition.assignment.strategy"
 ASYNCIO_ASSIGNORS: Final = ("range", "roundrobin", "sticky")
 """Assignors of aiokafka; roundrobin by default."""
+
+
+def assignor_setting(settings: Settings) -> str:
+    """Return the name of the setting that has the assignor, under the group's protocol."""
+    return "group.remote.assignor" if settings["group.protocol"] == "consumer" else STRATEGY
+
+
+def with_range(
+    settings: Settings, bootstrap_servers: str | Sequence[str] | None, group: str, given: Mapping[str, Any] | None
+) -> Settings:
+    """Return the settings with the range assignor, unless another one was chosen: it gives each member the partitions
+    of the same numbers of all topics."""
+    name = assignor_setting(settings)
+    if settings.was_chosen(name):
+        return settings
+    return consumer_settings(bootstrap_servers, group_id=group, settings={**(given or {}), name: "range"})
 
 
 def offered(settings: Settings, *, on_asyncio: bool) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ottla.app import App
 from ottla.app.app import declarations_of
+from ottla.app.declaration.route import Route
 from ottla.app.handler.handler_context import Context
 from ottla.app.once.exactly_once_invoker import AnyInvoker
-from ottla.app.route import Route
 from ottla.clock import ManualClock
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -38,6 +38,7 @@ from ottla.consumer.model.effects import (
 from ottla.consumer.model.failed_writes import WriteDeadLetter, WriteRetry
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.session import Session
+from ottla.current_task import is_on_event_loop
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.outcomes import Outcome, Skip
@@ -465,11 +466,9 @@ def _call_now(invoker: AnyInvoker, run: Run) -> RunResult:
     if not invoker.binding.is_async:
         result = invoker.deliver(run)
         return result if isinstance(result, RunResult) else result.wait()
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_deliver_and_confirm(invoker, run))
-    raise LifecycleError(f"{invoker.name} is async and a loop is running: use `await consumer.deliver_async(...)`")
+    if is_on_event_loop():
+        raise LifecycleError(f"{invoker.name} is async and a loop is running: use `await consumer.deliver_async(...)`")
+    return asyncio.run(_deliver_and_confirm(invoker, run))
 
 
 async def _deliver_and_confirm(invoker: AnyInvoker, run: Run) -> RunResult:

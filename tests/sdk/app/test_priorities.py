@@ -14,7 +14,7 @@ import pytest
 
 from ottla import App, CommitPolicy, ConfigError, InputError, Json, Priorities, Producer, Record, RetryTopics
 from ottla.app.app import declarations_of
-from ottla.app.retry_settings import group_settings
+from ottla.app.declaration.group_settings import group_settings
 from ottla.config.priorities import topics_of
 from ottla.testing import consumer_for, wait_until
 from tests.kit.both_shells import CONSUMERS, PRODUCERS
@@ -81,7 +81,7 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
     def fetched(topics: str, **settings: int) -> tuple[int, int | None, int]:
         app = App("billing", settings=settings, bootstrap_servers="localhost:9")
         app.handler(topics, retry_topics=RetryTopics(), dead_letter_topic="dead")(lambda record: None)
-        found = group_settings(app, "billing", declarations_of(app).routes)
+        found = group_settings("billing", declarations_of(app).routes, app.bootstrap_servers, app.settings)
         for client in (found.to_aiokafka(), found.to_confluent()):
             for name in ("max.partition.fetch.bytes", "fetch.max.wait.ms"):
                 assert found[name] in client.values()

@@ -23,7 +23,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     """Return the declarations of an `App`, without running it. `processes` is the number of its processes that will run
     at the same time."""
     from ottla.app.app import declarations_of
-    from ottla.app.retry_settings import group_settings
+    from ottla.app.declaration.group_settings import group_settings
     from ottla.config import consumer_settings, producer_settings
     from ottla.config.assignors import offered
 
@@ -39,7 +39,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     for group, routes in parts.routes_by_group().items():
         groups[group] = tuple(sorted({topic for route in routes for topic in route.subscribed}))
         if routes[0].queue is None:
-            settings = group_settings(app, group, routes)
+            settings = group_settings(group, routes, app.bootstrap_servers, app.settings)
             assignors[group] = (offered(settings, on_asyncio=False), offered(settings, on_asyncio=True))
         concurrency[group] = max(route.concurrency for route in routes)
         for route in routes:

@@ -12,11 +12,11 @@ imports no Kafka client. `ottla.testing.consumer_for` captures what they send.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
+from ottla.app.background.background_task import in_thread
 from ottla.config.priorities import topics_of
 from ottla.errors import ConfigError, LifecycleError
 from ottla.producer.bulk import Outgoing
@@ -139,14 +139,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
     def close(self) -> Awaitable[None] | None:
         """Flush and close it. On an event loop that is to be awaited: a thread waits there."""
         target = self._taken()
-        if target is None:
-            return None
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            target.close()
-            return None
-        return asyncio.to_thread(target.close)
+        return None if target is None else in_thread(target.close)
 
 
 class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):

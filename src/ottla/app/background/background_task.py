@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from ottla.consumer.readiness.health import Health
+from ottla.current_task import is_on_event_loop
 from ottla.failures.exceptions import described
 
 _AGAIN_S: Final = 5.0
@@ -109,9 +110,7 @@ class BackgroundTask(ABC):
 
 def in_thread(function: Callable[[], None]) -> Awaitable[None] | None:
     """Call it; on an event loop in a thread, to be awaited."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        function()
-        return None
-    return asyncio.to_thread(function)
+    if is_on_event_loop():
+        return asyncio.to_thread(function)
+    function()
+    return None

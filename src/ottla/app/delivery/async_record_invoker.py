@@ -10,7 +10,6 @@ from time import monotonic
 from types import CoroutineType
 from typing import Final
 
-from ottla.app.delivery.current_task import running_task
 from ottla.app.delivery.invoker import Invoker, Yield
 from ottla.app.delivery.isolate_contextvars import call_isolated, values_in
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop, confirm_async, promises_of, settled
@@ -18,6 +17,7 @@ from ottla.app.delivery.run_decoder import malformed_part
 from ottla.app.delivery.run_progress import RunProgress
 from ottla.app.handler.handler_context import Context
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.current_task import running_task
 from ottla.failures.exceptions import Failure
 from ottla.producer.record_sends import HandlerSends, RecordSends, end_sends, handled, has_senders
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any, ClassVar
 
-from ottla.app.delivery.current_task import running_task
 from ottla.app.delivery.handler_batch import Batch
 from ottla.app.delivery.handler_result import Returned, failure_in, promises_in
 from ottla.app.delivery.invoker import Invoker, Yield
@@ -23,6 +22,7 @@ from ottla.app.delivery.pending_sends import (
 from ottla.app.handler.handler_context import Context
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
+from ottla.current_task import running_task
 from ottla.producer.record_sends import RecordSends, end_sends
 
 

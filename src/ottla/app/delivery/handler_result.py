@@ -7,16 +7,13 @@ that says what to change; it never counts as done.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from ottla.app.delivery.pending_sends import is_kind_of_promise, is_promise
-from ottla.errors import ConfigError
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Dead, Retry, Skip
-from ottla.showing import shown
 
 _OUTCOMES: Final = (Ack, Retry, Dead, Skip)
 _COLLECTIONS: Final = (list, tuple, set, frozenset)
@@ -83,25 +80,6 @@ def promises_in(found: Returned) -> Sequence[Any]:
 def mistake(message: str) -> Failure:
     """Return the failure for a return value that has no meaning. A retry would not help."""
     return Failure(outcome=Dead(reason=message), error_type="TypeError", message=message)
-
-
-def refuse_generators(function: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
-    """Raise `ConfigError` for an object that cannot be a handler: a generator function, whose call runs nothing (with
-    `may_yield`, asynchronous ones are allowed), a class, or an object that is not callable."""
-    if inspect.isclass(function):
-        raise ConfigError(
-            f"{what} {function.__qualname__}: found a class, whose call only makes an object; wanted a function, or an "
-            f"object that can be called: {function.__name__}()"
-        )
-    if not callable(function):
-        raise ConfigError(f"{what}: found {shown(function)}, wanted a function")
-    called = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
-    for candidate in (function, called):
-        if (inspect.isgeneratorfunction(candidate) and not may_yield) or inspect.isasyncgenfunction(candidate):
-            name = getattr(function, "__qualname__", repr(function))
-            raise ConfigError(
-                f"{what} {name}: found a generator function, whose call runs nothing; wanted return instead of yield"
-            )
 
 
 def _read_many(values: Iterable[Any], depth: int) -> Returned:

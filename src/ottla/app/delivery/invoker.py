@@ -11,7 +11,6 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
-from ottla.app.delivery.current_task import is_being_cancelled
 from ottla.app.delivery.handler_spans import HandlerSpans
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
 from ottla.app.delivery.run_decoder import RunDecoder
@@ -20,6 +19,7 @@ from ottla.app.handler.handler_context import Context
 from ottla.clock import Clock, SystemClock
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
+from ottla.current_task import is_being_cancelled
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.expiry import NEVER, Expiry
 from ottla.producer.record_sends import HandlerSends

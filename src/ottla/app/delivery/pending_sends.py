@@ -23,8 +23,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from ottla.app.delivery.current_task import is_being_cancelled
 from ottla.consumer.model.run import AnyRecord, RunResult
+from ottla.current_task import is_being_cancelled
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead
 from ottla.producer.bulk import BulkState

@@ -17,10 +17,11 @@ from ottla.app.member.member_base import MemberOptions
 from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
 from ottla.app.pull.pull_plan import pull_plan
 from ottla.app.pull.receive_spans import report_received
-from ottla.app.retry_settings import for_priorities, with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
 from ottla.config.arguments import OTHER_METHODS, MissingMethod
+from ottla.config.assignors import with_range
+from ottla.config.defaults import PRIORITY_DEFAULTS
 from ottla.config.priorities import topics_of
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.config.topic_specs import CreateTopics, declared_topics, warn_of_other_partitions
@@ -114,7 +115,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._declared_topics = declared_topics(create_topics, used=used)
         effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
         if priorities is not None:
-            effective = for_priorities(with_range(effective, bootstrap_servers, group, settings))
+            effective = with_range(effective, bootstrap_servers, group, settings)
+            effective = effective.with_defaults(*PRIORITY_DEFAULTS.values())
         self._book = PullBook()
         self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
         options = MemberOptions(

@@ -14,19 +14,19 @@ from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ottla.app.app import App, declarations_of
-from ottla.app.delivery.current_task import is_being_cancelled
+from ottla.app.declaration.group_settings import group_settings
+from ottla.app.declaration.route import Route
 from ottla.app.member.call_checks import check_assigned
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.member.member_core import MemberCore
 from ottla.app.once.exactly_once_invoker import AnyInvoker, TransactionOptions
 from ottla.app.once.result_settings import ResultOptions
-from ottla.app.retry_settings import group_settings
-from ottla.app.route import Route
 from ottla.app.runtime.stop_signals import say_what_is_waited_for
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
 from ottla.config.topic_specs import warn_of_other_partitions
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.readiness.health import Health
+from ottla.current_task import is_being_cancelled
 from ottla.failures.exceptions import described, stack_trace_of
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
@@ -37,11 +37,12 @@ M = TypeVar("M", bound=MemberCore)
 
 def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptions:
     """Return the member of one of the app's groups."""
+    settings = group_settings(group, routes, app.bootstrap_servers, app.settings)
     return MemberOptions(
         group=group,
         topics=sorted({topic for route in routes for topic in route.subscribed}),
         plans=[route.plan() for route in routes],
-        settings=group_settings(app, group, routes),
+        settings=settings,
         flow=_flow_of(app.flow, routes),
         commits=app.commit,
         drain_s=app.drain_s,
@@ -55,7 +56,7 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
             if route.once is not None and route.offsets is not None
             for topic in route.topics
         },
-        transactions=_transactions(app, group, routes),
+        transactions=_transactions(app, group, routes, settings["isolation.level"]),
         results=_results(app, group, routes),
     )
 
@@ -72,7 +73,7 @@ def _results(app: App, group: str, routes: Sequence[Route]) -> ResultOptions | N
     )
 
 
-def _transactions(app: App, group: str, routes: Sequence[Route]) -> TransactionOptions | None:
+def _transactions(app: App, group: str, routes: Sequence[Route], isolation_level: str) -> TransactionOptions | None:
     handlers = [route for route in routes if route.exactly is not None]
     if not handlers:
         return None
@@ -83,7 +84,7 @@ def _transactions(app: App, group: str, routes: Sequence[Route]) -> TransactionO
         bootstrap_servers=app.bootstrap_servers,
         producer_settings=app.producer_settings,
         hooks=app.hooks,
-        isolation_level=group_settings(app, group, routes)["isolation.level"],
+        isolation_level=isolation_level,
     )
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.app.delivery.current_task import running_task
 from ottla.app.delivery.handler_result import failure_in, is_open, mistake, promises_in, read_returned
 from ottla.app.delivery.invoker import failure_of_exception
 from ottla.app.delivery.isolate_contextvars import call_isolated
@@ -41,6 +40,7 @@ from ottla.columnar.serving.rows import EXPIRES_HEADER, ArrowRows, rows_of
 from ottla.columnar.serving.spans import ColumnSpans
 from ottla.columnar.values.decoding import decoder_for
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.current_task import running_task
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Ack, Dead, Outcomes, Retry, Skip
@@ -49,7 +49,7 @@ from ottla.producer.record_sends import HandlerSends, RecordSends, Sent, disown,
 from ottla.records import Malformed, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.app.route import Route
+    from ottla.app.declaration.route import Route
 
 Mask = np.ndarray[Any, Any]
 

@@ -20,11 +20,11 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from ottla.app.declaration.route import COLUMNS, DEFAULT_BATCH_ROWS, Route
 from ottla.app.delivery.handler_result import failure_in, is_open, mistake, read_returned
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.once.result_settings import ResultOptions
 from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
-from ottla.app.route import COLUMNS, DEFAULT_BATCH_ROWS, Route
 from ottla.columnar.serving.group_member import ColumnGroupMember
 from ottla.columnar.serving.handlers import ColumnInvoker, HandlerCall
 from ottla.columnar.serving.results import RowSink

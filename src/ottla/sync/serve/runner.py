@@ -14,12 +14,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ottla.app.app import App
+from ottla.app.declaration.route import Route
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
 from ottla.app.member.handler_workers import CLEAN_UP_S
 from ottla.app.member.member_base import FailedWriteSink
 from ottla.app.member.threaded_member import ThreadedMember
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransactionOnLoop
-from ottla.app.route import Route
 from ottla.app.runtime.app_runner import AppRunnerBase
 from ottla.app.runtime.stop_signals import StopSignals
 from ottla.config import Settings, TopicWait

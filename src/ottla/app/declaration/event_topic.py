@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ottla.app.delivery.handler_result import refuse_generators
 from ottla.app.handler.event_handlers import EventHandlers
+from ottla.app.handler.handler_function import refuse_generators
 from ottla.app.handler.handler_options import ForOne, TopicOptions, Value
 from ottla.config.arguments import explained
 from ottla.errors import ConfigError
@@ -26,8 +26,8 @@ from ottla.serdes.tags import Tag
 from ottla.showing import shown
 
 if TYPE_CHECKING:
-    from ottla.app.declarations import Declarations
-    from ottla.app.route import Route
+    from ottla.app.declaration.declarations import Declarations
+    from ottla.app.declaration.route import Route
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,9 +10,9 @@ from ottla.app.background.app_producers import AppProducer, AsyncAppProducer
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.background.app_tasks import AppTasks
+from ottla.app.declaration.route import Route
 from ottla.app.handler.middleware import Middleware
 from ottla.app.handler.resources import Resources
-from ottla.app.route import Route
 from ottla.config import CreateTopics, TopicSpec, declared_topics
 from ottla.consumer.readiness.health import Health
 

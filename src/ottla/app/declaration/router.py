@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from ottla.app.declarations import Declarations
-from ottla.app.event_topic import DeclaresEvents
+from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.event_topic import DeclaresEvents
 from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.handler_options import ForBatch, ForOne, HandlerOptions, TopicOptions, Value
 from ottla.errors import ConfigError

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
 
 from ottla.app.background.app_tasks import AppTasks
-from ottla.app.declarations import Declarations
+from ottla.app.declaration.declarations import Declarations
 from ottla.app.handler.handler_options import TopicOptions
 from ottla.config.arguments import explained
 from ottla.errors import ConfigError

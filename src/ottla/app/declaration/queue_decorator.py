@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from ottla.app.declarations import Declarations
+from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.route import Route
 from ottla.app.handler.handler_options import ForOne, Value
 from ottla.app.queue.queue_options import DEFAULT_MAX_JOB_S, Start, queue_options
-from ottla.app.route import Route
 from ottla.config.arguments import explained
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import ConfigError

@@ -9,13 +9,13 @@ from typing import Any
 
 from ottla.app.delivery.batch_invoker import BatchInvoker
 from ottla.app.delivery.event_invoker import EventDecoder, EventInvoker
-from ottla.app.delivery.handler_result import refuse_generators
 from ottla.app.delivery.invoker import Invoker
 from ottla.app.delivery.record_invoker import RecordInvoker
 from ottla.app.delivery.run_decoder import RunDecoder
 from ottla.app.handler.annotations import chosen_serde
 from ottla.app.handler.binding import Binding, BindingError, bind, restore_original_record
 from ottla.app.handler.event_handlers import EventHandlers
+from ottla.app.handler.handler_function import refuse_generators
 from ottla.app.handler.middleware import Middleware, wrap
 from ottla.app.handler.resources import Resources
 from ottla.app.once.exactly_once_invoker import AnyInvoker, ExactlyOnceInvoker, ExactlyOnceSettings, with_outputs
