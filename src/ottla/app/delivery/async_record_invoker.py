@@ -10,7 +10,7 @@ from time import monotonic
 from types import CoroutineType
 from typing import Final
 
-from ottla.app.delivery.invoker import Invoker, Yield
+from ottla.app.delivery.invoker import Invoker, Yield, raise_unless_of_record
 from ottla.app.delivery.isolate_contextvars import call_isolated, values_in
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop, confirm_async, promises_of, settled
 from ottla.app.delivery.run_decoder import malformed_part
@@ -94,7 +94,8 @@ class AsyncRecordInvoker(Invoker):
                 except BaseException as error:
                     if is_exact:
                         end_sends(sends)
-                    progress.failed(record, self._failure_of(error), sends.take() if sends else ())
+                    raise_unless_of_record(error, self._exceptions)
+                    progress.failed(record, self._exceptions.failure_of(error), sends.take() if sends else ())
                 else:
                     if is_exact:
                         end_sends(sends)

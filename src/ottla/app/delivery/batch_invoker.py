@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ottla.app.delivery.handler_batch import Batch
 from ottla.app.delivery.handler_result import Returned, failure_in, promises_in
-from ottla.app.delivery.invoker import Invoker, Yield
+from ottla.app.delivery.invoker import Invoker, Yield, raise_unless_of_record
 from ottla.app.delivery.isolate_contextvars import call_isolated
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
@@ -44,7 +44,8 @@ class BatchInvoker(Invoker):
         try:
             returned = own.run(self._spans.around(self.binding.call), batch.records, context)
         except BaseException as error:
-            found: Sequence[Returned] = [self._failure_of(error)]
+            raise_unless_of_record(error, self._exceptions)
+            found: Sequence[Returned] = [self._exceptions.failure_of(error)]
         else:
             found = batch.read(returned)
         finally:
@@ -77,7 +78,8 @@ class BatchInvoker(Invoker):
         try:
             returned = await call_isolated(call, batch.records, context)
         except BaseException as error:
-            found: Sequence[Returned] = [self._failure_of(error)]
+            raise_unless_of_record(error, self._exceptions)
+            found: Sequence[Returned] = [self._exceptions.failure_of(error)]
         else:
             found = batch.read(returned)
         finally:

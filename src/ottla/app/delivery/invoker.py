@@ -1,7 +1,7 @@
 """Delivers a run to its handler: decode, call, turn what comes back into a `RunResult`. The hot path of consuming.
 
 `record_invoker` has the loop of threads, `async_record_invoker` that of asyncio, `batch_invoker` the call with a batch,
-`run_decoder` the decoding. `failure_of_exception` reads what a handler raised, `handler_result` what it returned.
+`run_decoder` the decoding. `handler_result` reads what a handler returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.current_task import is_being_cancelled
-from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.expiry import NEVER, Expiry
 from ottla.producer.record_sends import HandlerSends
 from ottla.records import TopicPartition
@@ -86,9 +86,6 @@ class Invoker(ABC):
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
         """Deliver with an asynchronous handler; `yield_now` lets the loop breathe. As `deliver`."""
 
-    def _failure_of(self, error: BaseException) -> Failure:
-        return failure_of_exception(error, self._exceptions)
-
     def _context(self, run: Run) -> Context:
         return Context(
             group=self._group,
@@ -105,8 +102,8 @@ class Invoker(ABC):
         return topic_partition if origin is None else TopicPartition(origin, topic_partition.partition)
 
 
-def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Failure:
-    """Return the failure of the record whose handler raised. Raises `error` again if it does not concern the record.
+def raise_unless_of_record(error: BaseException, exceptions: ExceptionTable) -> None:
+    """Raise what a handler raised again if it does not concern the record.
 
     | raised | then |
     |---|---|
@@ -121,4 +118,3 @@ def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Fa
             raise error
     elif isinstance(error, GeneratorExit) or not (isinstance(error, Exception) or exceptions.declares(error)):
         raise error
-    return exceptions.failure_of(error)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ottla.app.delivery.async_record_invoker import AsyncRecordInvoker
 from ottla.app.delivery.handler_result import read_returned
+from ottla.app.delivery.invoker import raise_unless_of_record
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
     Pending,
@@ -114,7 +115,8 @@ class RecordInvoker(AsyncRecordInvoker):
                     try:
                         outcome = copy_context().run(call, subject, context)
                     except BaseException as error:
-                        return index, skipped, self._failure_of(error)
+                        raise_unless_of_record(error, self._exceptions)
+                        return index, skipped, self._exceptions.failure_of(error)
                     if outcome is not None and type(outcome) is not Ack:
                         if type(outcome) is not Skip:
                             found = read_returned(outcome)
@@ -162,7 +164,8 @@ class RecordInvoker(AsyncRecordInvoker):
                     try:
                         outcome = copy_context().run(call, subject, context)
                     except BaseException as error:
-                        failure = self._failure_of(error)
+                        raise_unless_of_record(error, self._exceptions)
+                        failure = self._exceptions.failure_of(error)
                         break
                     finally:
                         if is_exact:
@@ -280,7 +283,8 @@ class RecordInvoker(AsyncRecordInvoker):
                 outcome = copy_context().run(call, record, context)
             except BaseException as error:
                 end_sends(sends)
-                progress.failed(record, self._failure_of(error), sends or ())
+                raise_unless_of_record(error, self._exceptions)
+                progress.failed(record, self._exceptions.failure_of(error), sends or ())
                 continue
             end_sends(sends)
             progress.returned(record, outcome, sends or ())

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.app.delivery.handler_result import failure_in, is_open, mistake, promises_in, read_returned
-from ottla.app.delivery.invoker import failure_of_exception
+from ottla.app.delivery.invoker import raise_unless_of_record
 from ottla.app.delivery.isolate_contextvars import call_isolated
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
@@ -171,7 +171,8 @@ class ColumnInvoker:
         return self._ended(call, call.answered(failure_in(found)), outputs)
 
     def _raised(self, call: HandlerCall, error: BaseException) -> RunResult | InTransaction:
-        return self._ended(call, call.failed(failure_of_exception(error, self._exceptions)))
+        raise_unless_of_record(error, self._exceptions)
+        return self._ended(call, call.failed(self._exceptions.failure_of(error)))
 
     def _begin_sends(self, loop: Any) -> RecordSends | None:
         if self._sends is None:
