@@ -6,8 +6,10 @@ from __future__ import annotations
 import pickle
 import random
 import time
+import uuid
 import zlib
 from base64 import b85encode
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -38,7 +40,7 @@ class Batch:
     """The tasks and the driver of one query on one topic."""
 
     def __init__(self, cluster, options):
-        self.cluster, self.options = cluster, options
+        self.cluster, self.options, self.query = cluster, options, uuid.uuid4().hex
 
     def rows(self, number, task):
         return [pa.record_batch({"value": [f"{number}-{task}-{i}" for i in range(4)]})]
@@ -48,7 +50,7 @@ class Batch:
             prepare_task(
                 self.options,
                 self.cluster,
-                Work(query="q", batch=number, task=task, attempt=attempt),
+                Work(query=self.query, batch=number, task=task, attempt=attempt),
                 iter(self.rows(number, task) if rows is None else rows),
             )
             for task, attempt in zip(range(tasks), attempts, strict=False)
@@ -126,7 +128,7 @@ def test_a_task_that_dies_while_it_writes_leaves_nothing_behind(kafka, batch):
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
-        prepare_task(batch.options, batch.cluster, Work(query="q", batch=0, task=0), dies())
+        prepare_task(batch.options, batch.cluster, Work(query=batch.query, batch=0, task=0), dies())
     batch.run(0)
     assert committed(kafka, batch) == expected(0)
 
@@ -134,7 +136,7 @@ def test_a_task_that_dies_while_it_writes_leaves_nothing_behind(kafka, batch):
 def test_a_truncated_input_is_written_and_never_committed(kafka, batch):
     """What a killed task sees: its input ends early, without an error. No message of it reaches the driver."""
     truncated = iter([batch.rows(0, 0)[0].slice(0, 2)])
-    prepare_task(batch.options, batch.cluster, Work(query="q", batch=0, task=0), truncated)
+    prepare_task(batch.options, batch.cluster, Work(query=batch.query, batch=0, task=0), truncated)
     batch.run(0)
     assert committed(kafka, batch) == expected(0)
 
@@ -214,7 +216,7 @@ def test_a_driver_that_is_overtaken_at_any_step_of_its_commit_commits_no_row_twi
 def decided_and_died(batch, number, attempts, *, ends):
     """The driver dies behind its decision and all markers, and commits of the tasks `ends`."""
     messages = batch.prepare(number, attempts=attempts)
-    query, place = f"{batch.options.transactional_id_prefix}-q", TopicPartition(batch.options.topic, 0)
+    query, place = f"{batch.options.transactional_id_prefix}-{batch.query}", TopicPartition(batch.options.topic, 0)
     decider = Decider.take_over(batch.cluster, query=query, place=place, timeout_ms=60_000)
     exactly_once._look_again(batch.options, batch.cluster, decider, messages, number)
     decider.decide(batch.cluster, number, {task: message.attempt for task, message in enumerate(messages)}, tasks=TASKS)
@@ -260,7 +262,7 @@ def test_a_decision_on_ten_thousand_tasks_fits_into_the_metadata_of_an_offset(ka
 
 
 def groups_of(kafka, batch):
-    prefix = f"{batch.options.transactional_id_prefix}-q"
+    prefix = f"{batch.options.transactional_id_prefix}-{batch.query}"
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
         names = [group.group_id for group in admin.list_groups()]
     return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
@@ -281,7 +283,7 @@ def test_groups_of_tasks_and_attempts_that_are_no_more_are_deleted(kafka, batch)
 @pytest.mark.parametrize("metadata", ["no base 85", "0{}", b85encode(zlib.compress(b"0 x")).decode(), _bomb()])
 def test_an_offset_of_another_program_is_no_decision(kafka, batch, metadata):
     place = TopicPartition(batch.options.topic, 0)
-    query = f"{batch.options.transactional_id_prefix}-q"
+    query = f"{batch.options.transactional_id_prefix}-{batch.query}"
     other = begin_transaction(batch.cluster, f"{query}-other")
     add_marker(batch.cluster, other, group=query, place=place, number=1, metadata=metadata)
     end_transaction(batch.cluster, other, Outcome.COMMIT)
@@ -318,7 +320,7 @@ def all_rows_of(batch, number, tasks, *, rows_of=None):
         prepare_task(
             batch.options,
             batch.cluster,
-            Work(query="q", batch=number, task=task),
+            Work(query=batch.query, batch=number, task=task),
             iter([pa.record_batch({"value": values[task::tasks]})]),
         )
         for task in range(tasks)
@@ -372,6 +374,26 @@ def test_a_query_keeps_its_topic_and_its_prefix(tmp_path):
         stream_writer(given, schema)
 
 
+@pytest.mark.parametrize("changed", ["prefix", "topic"])
+def test_a_batch_that_was_decided_with_another_prefix_or_topic_is_refused(kafka, make_topic, batch, changed):
+    """Of a query whose checkpoint is on an object store: nothing is kept beside it."""
+    batch.run(0)
+    decided_and_died(batch, 1, (0, 0, 0), ends=[0])
+    change = {"topic": make_topic("other")} if changed == "topic" else {"transactional_id_prefix": "other"}
+    other = Batch(batch.cluster, replace(batch.options, **change))
+    other.query = batch.query
+    messages = other.prepare(1)
+    wanted = "transactionalIdPrefix: found 'other'" if changed == "prefix" else "topic: found '.*other.*'"
+    with pytest.raises(ConfigError, match=f"{wanted}, wanted '{batch.options.topic}', with which this checkpoint"):
+        commit_batch(other.options, other.cluster, messages, 1)
+    abort_batch(other.cluster, messages)  # as Spark does
+    batch.run(1)
+    other.run(2)  # after a batch that was committed whole
+    other.run(3)
+    written = committed(kafka, batch) + (committed(kafka, other) if changed == "topic" else [])
+    assert sorted(written) == expected(0, 1, 2, 3)
+
+
 def test_a_batch_without_rows_needs_no_transaction(kafka, batch):
     commit_batch(batch.options, batch.cluster, batch.prepare(0, rows=[]), 0)
     batch.run(1)
@@ -379,7 +401,7 @@ def test_a_batch_without_rows_needs_no_transaction(kafka, batch):
 
 
 def test_a_replay_by_fewer_tasks_is_noticed_though_only_the_last_task_had_rows(kafka, batch):
-    last = Work(query="q", batch=0, task=2)
+    last = Work(query=batch.query, batch=0, task=2)
     messages = batch.prepare(0, tasks=2, rows=[])
     messages.append(prepare_task(batch.options, batch.cluster, last, iter(batch.rows(0, 2))))
     commit_batch(batch.options, batch.cluster, messages, 0)

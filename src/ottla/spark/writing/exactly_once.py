@@ -42,6 +42,7 @@ from ottla.spark.writing.commit_decision import (
     delete_former_groups,
 )
 from ottla.spark.writing.prepare import Marker, Prepared, ReplayDiffers, marker_place, older_checkpoint
+from ottla.spark.writing.sink_identity import check_decisions
 from ottla.wire_client import (
     Cluster,
     OpenTransaction,
@@ -117,6 +118,7 @@ def commit_batch(
 
     attempts: dict[int, int] = {}
     if batch is not None and decider is not None:
+        check_decisions(options, cluster, decider, batch)
         named = [task for task, _ in still_open] + [task for task in tasks if task.committed is not None]
         attempts = {_number(task): task.attempt for task in named}
         decider.decide(cluster, batch, attempts, tasks=len(messages))

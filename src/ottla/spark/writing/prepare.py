@@ -132,7 +132,7 @@ def _already_committed(name: str, work: Work, marker: tuple[int, str], batches: 
 def older_checkpoint(name: str, found: int, batch: int) -> ReplayDiffers:
     return ReplayDiffers(
         f"{name}: the topic has batch {found}, and the checkpoint is at batch {batch}: an older"
-        " checkpoint was restored. Use a new one, or another transactionalIdPrefix to write the batches again"
+        " checkpoint was restored. Use a new one, which writes the batches again"
     )
 
 

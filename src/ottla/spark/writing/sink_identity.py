@@ -1,19 +1,29 @@
-"""The topic and the transactional id prefix of an exactly-once sink, kept beside the query's checkpoint.
+"""The topic and the transactional id prefix of an exactly-once sink, which stay the same for the life of a checkpoint.
 
-With another of them, the markers of the batch in flight are not found, and its rows would be written a second time. So
-the first start keeps both in a small file, and a start that differs is refused.
+With another of them, the markers of the batch in flight are not found, and its rows would be written a second time.
+
+- The first start keeps both in a small file beside the checkpoint, and a start that differs is refused. A query that is
+  no pipeline's can do so on local disk only: Spark makes its writer in a process without a session.
+- Before the driver commits a batch that does not follow one of its own, it looks for a decision on this batch under
+  another name or topic, wherever the checkpoint is. It needs Describe on the groups of the former prefix.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, OttlaError
 from ottla.foreign_json import read_json
 from ottla.spark.checkpoints.files import files_of
 from ottla.spark.options import SinkOptions
+from ottla.spark.writing.commit_decision import Decider
+from ottla.wire_client import Cluster
+from ottla.wire_client.group.group_offsets import committed_offsets, list_group_names
+
+log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "ottla-sink.json"
 
@@ -39,7 +49,34 @@ def check_identity(options: SinkOptions) -> None:
     for name, value in wanted.items():
         found = kept.get(name) if isinstance(kept, Mapping) else None
         if found != value:
-            raise ConfigError(
-                f"{name}: found {value!r}, wanted {found!r}, with which this checkpoint was written ({path}): a batch"
-                " that was half committed would be written twice. Use that one, or a new checkpoint"
-            )
+            raise _differs(name, value, found, path)
+
+
+def check_decisions(options: SinkOptions, cluster: Cluster, decider: Decider, batch: int) -> None:
+    """Raise ConfigError if this batch, or a later one, was decided with another prefix or topic.
+
+    A batch that follows one of its own decisions needs no look. Never fails for a broker that does not answer.
+    """
+    if 0 < batch <= decider.number:
+        return
+    query = decider.query.removeprefix(options.transactional_id_prefix)
+    try:
+        for group in {decider.query, *list_group_names(cluster, ends_with=query)}:
+            prefix = group.removesuffix(query)
+            for place, (number, _) in committed_offsets(cluster, group, None, require_stable=False).items():
+                if number <= batch or (group, place) == (decider.query, decider.place):
+                    continue
+                if prefix != options.transactional_id_prefix:
+                    raise _differs("transactionalIdPrefix", options.transactional_id_prefix, prefix, f"group {group}")
+                raise _differs("topic", options.topic, place.topic, f"group {group}")
+    except ConfigError:
+        raise
+    except OttlaError as error:
+        log.debug("groups of query %s were not looked at: %s", query, error)
+
+
+def _differs(name: str, found: object, wanted: object, where: str) -> ConfigError:
+    return ConfigError(
+        f"{name}: found {found!r}, wanted {wanted!r}, with which this checkpoint was written ({where}): a batch"
+        " that was half committed would be written twice. Use that one, or a new checkpoint"
+    )

@@ -122,20 +122,36 @@ def delete_group(cluster: Cluster, group: str) -> None:
     with_coordinator(cluster, Coordinates.GROUP, group, attempt)
 
 
+def list_group_names(cluster: Cluster, *, ends_with: str) -> list[str]:
+    """Return the groups with this ending. Brokers leave out those that the client may not describe."""
+    cluster.refresh(())
+    found: set[str] = set()
+    for node_id in cluster.addresses:
+        answer = cluster.ask_broker(node_id).call(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []})
+        code = ErrorCode.of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            raise refused(f"groups of broker {node_id}", code)
+        found |= {each.group_id for each in answer.groups}
+    return sorted(name for name in found if name.endswith(ends_with))
+
+
 def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the committed offsets of the group; partitions without one are left out."""
     return {p: offset for p, (offset, _) in committed_offsets(cluster, group, partitions).items()}
 
 
 def committed_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition], *, require_stable: bool = True
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = True
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """Return (offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447), unless
-    `require_stable` is False: then it returns what was committed before them."""
+    """Return (offset, metadata) as committed, of all partitions if `partitions` is None. Waits for transactions that
+    are about to decide on them (KIP-447), unless `require_stable` is False: then it returns what was committed before
+    them."""
     by_topic: dict[str, list[int]] = {}
-    wanted = dict.fromkeys(partitions)
-    for partition in wanted:
+    wanted = None if partitions is None else dict.fromkeys(partitions)
+    for partition in wanted or ():
         by_topic.setdefault(partition.topic, []).append(partition.partition)
+    asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
+    topics = None if wanted is None else asked
     found: dict[TopicPartition, tuple[int, str]] = {}
 
     def attempt(connection: Connection) -> str | None:
@@ -143,7 +159,7 @@ def committed_offsets(
             ApiKey.OFFSET_FETCH,
             {
                 "group_id": group,
-                "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()],
+                "topics": topics,
                 "require_stable": require_stable,
             },
         )
@@ -157,7 +173,8 @@ def committed_offsets(
                 if entry.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     return "a transaction holds offsets of the group"
                 place = TopicPartition(topic.name, entry.partition_index)
-                if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0 and place in wanted:
+                is_asked = wanted is None or place in wanted
+                if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0 and is_asked:
                     found[place] = (entry.committed_offset, entry.metadata or "")
         return None
 
