@@ -12,7 +12,9 @@ import pytest
 import ottla.columnar
 from ottla.columnar import Cluster, wire_settings
 from ottla.errors import OttlaError
-from ottla.spark.options import SinkOptions
+from ottla.records import TopicPartition
+from ottla.spark.options import SinkOptions, source_options
+from ottla.spark.reading.subscription import subscribed_partitions
 from ottla.spark.writing import commit_decision, exactly_once, prepare
 from ottla.spark.writing.exactly_once import commit_batch
 from ottla.spark.writing.prepare import Work, prepare_task
@@ -140,3 +142,19 @@ def test_a_broker_that_dies_at_any_step_costs_no_row_and_repeats_none(sink, monk
     sink.run(2)
     expected = sorted(f"{n}-{task}-{i}" for n in range(3) for task in range(TASKS) for i in range(ROWS))
     assert sink.committed(len(expected)) == expected
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("subscription", ["subscribe", "subscribePattern", "assign"])
+def test_a_planner_asks_another_broker_when_the_one_that_it_asks_dies(make_cluster, subscription):
+    kafka = make_cluster(brokers=3, config=REPLICATED)
+    kafka.create_topic("in", partitions=2, replication_factor=3)
+    value = '{"in": [0, 1]}' if subscription == "assign" else "in"
+    options = source_options(
+        {"kafka.bootstrap.servers": kafka.bootstrap_servers, subscription: value}, is_streaming=True
+    )
+    with Cluster(options.wire) as cluster:
+        before = subscribed_partitions(cluster, options)
+        asked = cluster.any_broker()
+        kafka.kill(next(node for node, address in cluster.addresses.items() if address == (asked.host, asked.port)))
+        assert subscribed_partitions(cluster, options) == before == [TopicPartition("in", 0), TopicPartition("in", 1)]

@@ -19,18 +19,24 @@ def subscribed_partitions(cluster: Cluster, options: SourceOptions) -> list[Topi
     time."""
     if options.assigned:
         topics = sorted({p.topic for p in options.assigned})
-        cluster.refresh(topics)
+        _refresh(cluster, topics)
         existing = {TopicPartition(t, n) for t in topics for n in cluster.topic(t).leaders}
         missing = [str(p) for p in options.assigned if p not in existing]
         if missing:
             raise ConfigError(f"assign: no such partition: {', '.join(missing)}")
         return list(options.assigned)
     if options.pattern is not None:
-        topics = cluster.topics_matching(options.pattern)
+        pattern = options.pattern
+        topics = cluster.until(lambda: cluster.topics_matching(pattern), what="names of topics")
     else:
         topics = list(options.topics)
-        cluster.refresh(topics)
+        _refresh(cluster, topics)
     return [TopicPartition(t, n) for t in topics for n in sorted(cluster.topic(t).leaders)]
+
+
+def _refresh(cluster: Cluster, topics: list[str]) -> None:
+    """Ask for metadata now, once more when the broker that was asked is gone."""
+    cluster.until(lambda: cluster.refresh(topics), what="metadata")
 
 
 def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], special: int) -> Offsets:
