@@ -140,7 +140,8 @@ def _answer(
             request.send_header(name, value)
     request.send_header("content-length", str(declared))
     request.end_headers()
-    request.wfile.write(body)
+    if request.command != "HEAD":  # a client would take it for the beginning of the next answer
+        request.wfile.write(body)
 
 
 def each(step: int, *faults: Fault) -> Callable[[int, str], Fault | None]:

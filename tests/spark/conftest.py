@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from s3a_jars import Unavailable, s3a_jars
 from spark_cluster import SparkCluster
 from spark_processes import Service, Submitted
 
@@ -80,6 +81,16 @@ def cluster(tmp_path_factory):
 def driver(cluster):
     """The one driver that has the cluster, with both executors."""
     return cluster.only_driver()
+
+
+@pytest.fixture(scope="session")
+def s3a(tmp_path_factory):
+    """The jars of Hadoop's S3A."""
+    _find_java()
+    try:
+        return s3a_jars(tmp_path_factory.mktemp("s3a"))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 class Starting:

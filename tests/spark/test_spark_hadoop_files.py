@@ -11,6 +11,7 @@ from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline
 from ottla.spark.checkpoints import checkpoint as module
+from ottla.spark.checkpoints import foreign_files
 from ottla.spark.checkpoints.checkpoint import query_lock, read_checkpoint
 from ottla.spark.checkpoints.checkpoint_edit import reset, set_offsets
 from ottla.spark.checkpoints.files import files_of
@@ -79,6 +80,17 @@ def test_only_file_systems_that_create_in_one_step_are_trusted_with_a_lock(spark
     assert files_of("webhdfs://127.0.0.1:1/lake").is_create_conditional
     with pytest.raises(ConfigError, match="none://lake"):
         _ = files_of("none://lake").is_create_conditional
+
+
+def test_a_lock_on_viewfs_is_that_of_the_file_system_which_is_mounted(spark, lake, monkeypatch):
+    """As if the local one created in one step."""
+    monkeypatch.setattr(foreign_files, "_CREATES", ("file",))
+    files = files_of(f"{lake}/ck")
+    assert not files.is_create_conditional  # no folder yet
+    assert files.create(f"{lake}/ck/lock/1", b"1")
+    assert not files.create(f"{lake}/ck/lock/1", b"2")
+    assert files.is_create_conditional
+    assert files.read(f"{lake}/ck/lock/1") == b"1"
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(spark, lake, tmp_path, monkeypatch):

@@ -7,18 +7,14 @@ waited for.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from object_store import object_store
-from s3a_jars import Unavailable, s3a_jars
-from spark_processes import QUICK, environment
+from s3a_jars import run_program, s3a_settings
 
 import ottla.columnar
 from ottla.errors import ConfigError
-from ottla.spark import JavaMissing, Pipeline, find_java
+from ottla.spark import Pipeline
 from ottla.spark.checkpoints import files
 from ottla.spark.checkpoints.checkpoint import read_checkpoint
 from ottla.spark.checkpoints.files import files_of
@@ -51,10 +47,11 @@ def run(pipeline):
 
 found = {}
 if step == "killed":
-    files = files_of(lake)
-    with ThreadPoolExecutor(8) as pool:
-        found["conditional"] = files.is_create_conditional
-        found["created"] = list(pool.map(lambda number: files.create(f"{lake}/once", b"%d" % number), range(8)))
+    for name, place in (("created", lake), ("created_by_mount", "viewfs://lake/shop")):
+        files = files_of(place)
+        with ThreadPoolExecutor(8) as pool:
+            found[name] = list(pool.map(lambda number: files.create(f"{place}/{name}", b"%d" % number), range(8)))
+        assert files.is_create_conditional
     run(pipeline)
     found["lag"] = [each.records for each in pipeline.lag()]
     running = pipeline.start(spark)  # holds its locks
@@ -72,51 +69,20 @@ print("FOUND", json.dumps(found), flush=True)
 """
 
 
-@pytest.fixture(scope="module")
-def jars(tmp_path_factory):
-    """Hadoop's S3A of the Hadoop that this PySpark brings."""
-    try:
-        find_java()
-    except JavaMissing as error:
-        pytest.skip(f"needs Java: {error}")
-    try:
-        return s3a_jars(tmp_path_factory.mktemp("s3a"))
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
-
 @pytest.fixture
-def drive(kafka, make_topic, jars, tmp_path, monkeypatch):
+def drive(kafka, make_topic, s3a, tmp_path, monkeypatch):
     """Runs a step of the program, and returns what it found."""
     topic = make_topic(partitions=2)
     for name in ("dead", "out"):
         kafka.create_topic(f"{topic}.{name}")
     with object_store("gofakes3") as bucket:
         address = bucket.replace("s3:", "s3a:")
-        config = QUICK | {
-            "spark.jars": ",".join(map(str, jars)),
-            "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
-            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-            "spark.hadoop.fs.s3a.path.style.access": "true",
-            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-            "spark.hadoop.fs.s3a.access.key": "testing",
-            "spark.hadoop.fs.s3a.secret.key": "testing",
-        }
+        config = s3a_settings(s3a) | {"spark.hadoop.fs.viewfs.mounttable.lake.link./shop": f"{address}/shop"}
         (tmp_path / "program.py").write_text(PROGRAM)
 
         def run(step):
             arguments = [step, topic, kafka.bootstrap_servers, f"{address}/shop", json.dumps(config)]
-            ran = subprocess.run(
-                [sys.executable, str(tmp_path / "program.py"), *arguments],
-                env=os.environ | environment(),
-                capture_output=True,
-                text=True,
-                timeout=400,
-                check=False,
-            )
-            lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
-            assert lines, ran.stdout[-2_000:] + ran.stderr[-4_000:]
-            return json.loads(lines[0].removeprefix("FOUND "))
+            return run_program(tmp_path / "program.py", *arguments)
 
         monkeypatch.setattr(files, "_session", lambda: None)  # here without Spark, as a command
         run.topic, run.lake = topic, f"{address}/shop"
@@ -126,8 +92,8 @@ def drive(kafka, make_topic, jars, tmp_path, monkeypatch):
 def test_a_pipeline_on_an_object_store_survives_its_driver(drive, kafka):
     kafka.produce(drive.topic, [json.dumps({"n": i}) for i in range(25)] + ["{"], partition=0)
     found = drive("killed")
-    assert found["conditional"]
-    assert found["created"].count(True) == 1  # by conditional requests, side by side
+    for name in ("created", "created_by_mount"):
+        assert found[name].count(True) == 1  # by conditional requests, side by side
     assert set(found["lag"]) == {0}
     assert found["second"].endswith("a query is running on this checkpoint ")
 
@@ -146,4 +112,4 @@ def test_a_pipeline_on_an_object_store_survives_its_driver(drive, kafka):
     assert read_checkpoint(pipeline.checkpoint_of("out")).unfinished is None
     with pytest.raises(ConfigError, match="no checkpoint of a Spark query"):
         read_checkpoint(f"{drive.lake}/nothing")
-    assert files_of(drive.lake).read(f"{drive.lake}/once") == b"%d" % found["created"].index(True)
+    assert files_of(drive.lake).read(f"{drive.lake}/created") == b"%d" % found["created"].index(True)

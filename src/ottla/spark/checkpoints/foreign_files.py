@@ -13,7 +13,8 @@ from ottla.spark.checkpoints.files import as_config_error, bounded, is_local, lo
 
 _READS: Final = 6
 """How often a read is tried. Arrow repeats other requests itself; it takes a 503 with a text that is longer than the
-file for a broken stream, and does not repeat that. Hadoop repeats requests too, but not a read that met a change."""
+file for a broken stream, and does not repeat that. Hadoop repeats requests too, but not a read that met a change, nor,
+on S3A, one whose connection was closed in the middle of the content."""
 _REPLACED: Final = ("java.io.FileNotFoundException", "org.apache.hadoop.fs.ChecksumException")
 """What Hadoop says of a file that is deleted or replaced between two steps of a read. A local one has a checksum in a
 file of its own, which is replaced a moment later."""
@@ -38,7 +39,7 @@ class HadoopFiles:
     def is_create_conditional(self) -> bool:
         """Return whether the file system of the location creates in one step. Others may look first, then write."""
         with as_config_error(self._location):
-            fs, there = self._open(self._location)
+            fs, there = self._mounted(self._location)
             return fs.getScheme() in _CREATES or bool(fs.hasPathCapability(there, _CONDITIONAL))
 
     def read(self, path: str) -> bytes | None:
@@ -52,7 +53,8 @@ class HadoopFiles:
             )
 
     def _content(self, path: str, fs: Any, there: Any) -> bytes | None:
-        """Return the content, or None. Raises OSError where the file was replaced or deleted meanwhile."""
+        """Return the content, or None. Raises OSError where the file was replaced or deleted meanwhile, or its content
+        was cut off."""
         try:
             return self._content_now(path, fs, there)
         except Exception as error:
@@ -71,6 +73,11 @@ class HadoopFiles:
         stream = fs.open(there)
         try:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        except Exception as error:
+            java: Any = getattr(error, "java_exception", None)
+            if java is not None:
+                raise OSError(java.toString()) from error
+            raise
         finally:
             stream.close()
 
@@ -102,7 +109,8 @@ class HadoopFiles:
         """By one conditional request where the file system has it, see `is_create_conditional`."""
         try:
             with as_config_error(path):
-                fs, there = self._open(path)
+                fs, folder = self._mounted(path.rpartition("/")[0], make=True)
+                there = self._jvm.org.apache.hadoop.fs.Path(folder, path.rpartition("/")[2])
                 # S3A takes `create(path, overwrite=False)` as: look, then write. Only this option makes it one request.
                 builder = fs.createFile(there).overwrite(False).recursive().opt(_CONDITIONAL, "true")
                 self._fill(builder.build(), content)
@@ -128,6 +136,19 @@ class HadoopFiles:
     def _fill(self, stream: Any, content: bytes) -> None:
         stream.write(content)
         stream.close()
+
+    def _mounted(self, folder: str, *, make: bool = False) -> tuple[Any, Any]:
+        """Return the file system that `viewfs` mounts here, and the folder in it. `viewfs` itself promises what that
+        one can do, and drops the option that asks for it."""
+        fs, there = self._open(folder)
+        if fs.getScheme() != "viewfs":
+            return fs, there
+        if make:
+            fs.mkdirs(there)  # only what is there has a file system behind it
+        if not fs.exists(there):
+            return fs, there
+        target = fs.resolvePath(there)
+        return target.getFileSystem(self._conf), target
 
     def _open(self, path: str) -> tuple[Any, Any]:
         with as_config_error(path):
