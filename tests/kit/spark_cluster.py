@@ -101,6 +101,21 @@ class SparkCluster:
         """Return the executors that run, by their workers."""
         return [pid for worker in self.workers for pid in _children(worker.process.pid)]
 
+    def kill_executors(self) -> None:
+        """Kill those that run, once there are any. Workers start others."""
+        for pid in until(self.executors):
+            os.kill(pid, signal.SIGKILL)
+
+    def replace_workers(self) -> None:
+        """Kill the workers with their executors, and start others in their place."""
+        executors = self.executors()
+        for worker in self.workers:
+            worker.kill()
+        for pid in executors:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.workers = [self.start_worker(host) for host in HOSTS]
+
     def only_driver(self, **config: str) -> Driver:
         """Return the driver that runs with this configuration, or a new one, after the end of the one before."""
         if self.driver is None or not self.driver.is_alive or self.driver.config != config:
@@ -179,6 +194,11 @@ class Driver:
         """Return what the job answers that was begun."""
         return self._answer()
 
+    def end_or_error(self) -> str | None:
+        """Return what the job that was begun failed with; None if it did not."""
+        kind, answer = self._line()
+        return str(answer) if kind == "failed" else None
+
     def kill(self) -> None:
         """As `kill -9` would, the JVM too."""
         with contextlib.suppress(ProcessLookupError):
@@ -189,12 +209,16 @@ class Driver:
         self.process.wait()
 
     def _answer(self) -> Any:
+        kind, answer = self._line()
+        assert kind == "done", answer + self.log.read_text()[-2_000:]
+        return answer
+
+    def _line(self) -> tuple[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the driver has ended: {self.log.read_text()[-4_000:]}"
         kind, answer = json.loads(line)
-        assert kind == "done", answer + self.log.read_text()[-2_000:]
-        return answer
+        return kind, answer
 
 
 def _children(pid: int) -> list[int]:

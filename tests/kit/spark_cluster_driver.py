@@ -38,12 +38,14 @@ def copy(
     folder: str,
     gate: str | None = None,
     waits: dict[str, str] | None = None,
+    shuffled: int | None = None,
     **options: Any,
 ) -> int:
     """Copy a topic exactly once, in micro-batches; return their number.
 
-    With `gate`, each attempt of a task writes `begun-<batch>-<task>-<attempt>` there, and waits in the middle of its
-    rows: those whose name starts with one of `waits`, until there is the file that it names.
+    With `gate`, each attempt of a task writes a line into `begun-<batch>-<task>-<attempt>` there, and waits in the
+    middle of its rows: those whose name starts with one of `waits`, until there is the file that it names. With
+    `shuffled`, rows go to that many tasks by their value first.
     """
     rows = ottla.spark.read_stream(
         spark,
@@ -53,6 +55,8 @@ def copy(
         startingOffsets="earliest",
         **{"maxOffsetsPerTrigger": 40, "tasks": 2, "rowsPerTask": 10, **options},
     ).select("key", "value")
+    if shuffled is not None:
+        rows = rows.repartition(shuffled, "value")
     if gate is not None:
         rows = rows.mapInArrow(_gated(gate, waits or {}), rows.schema)
     query = (
@@ -84,7 +88,8 @@ def _gated(gate: str, waits: dict[str, str]) -> Callable[[Iterator[Any]], Iterat
         for rows in batches:
             half = rows.num_rows // 2
             yield rows.slice(0, half)
-            Path(gate, name).touch()
+            with Path(gate, name).open("a") as begun:
+                begun.write(f"{context.taskAttemptId()}\n")
             while go is not None and not Path(gate, go).exists():
                 time.sleep(0.02)
             yield rows.slice(half)

@@ -12,7 +12,7 @@ import polars
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
-from spark_cluster import HOSTS, until
+from spark_cluster import until
 
 import ottla.columnar
 
@@ -126,38 +126,52 @@ def test_a_declared_pipeline_its_dead_letters_its_replay_and_its_switch(kafka, d
 def test_executors_that_are_killed_in_the_middle_of_a_task(cluster, driver, copied):
     driver.begin("copy", **copied.gated("begun-1-"))
     copied.begun("1-0-0")
-    for pid in until(cluster.executors):
-        os.kill(pid, signal.SIGKILL)
+    cluster.kill_executors()
     copied.go()
     driver.end()
     assert [name for name in copied.attempts if not name.endswith("-0")]
+    assert copied.is_exact
+
+
+def test_a_stage_that_is_repeated_for_lost_shuffle_files_is_exact_at_the_latest_when_started_again(
+    cluster, driver, copied
+):
+    """Attempts of the repeated stage count from 0 again. One that fences the winner of its task stops the query."""
+    waits = copied.gated("begun-1-") | {"shuffled": 4}
+    driver.begin("copy", **waits)
+    copied.begun("1-0-0")
+    os.kill(until(cluster.executors)[0], signal.SIGKILL)
+    copied.go()
+    stopped_by = driver.end_or_error()
+    begun = {name: (copied.gate / name).read_text().split() for name in copied.attempts}
+    assert [name for name, tasks in begun.items() if len(set(tasks)) > 1], begun  # the stage was repeated
+    if stopped_by is not None:
+        assert "FencedError" in stopped_by
+        driver.run("copy", **waits)
     assert copied.is_exact
 
 
 def test_workers_that_are_killed_with_their_executors_and_replaced(cluster, driver, copied):
     driver.begin("copy", **copied.gated("begun-1-"))
     copied.begun("1-0-0")
-    executors = cluster.executors()
-    for worker in cluster.workers:
-        worker.kill()
-    for pid in executors:
-        os.kill(pid, signal.SIGKILL)
-    cluster.workers = [cluster.start_worker(host) for host in HOSTS]
+    cluster.replace_workers()
     copied.go()
     driver.end()
     assert [name for name in copied.attempts if not name.endswith("-0")]
     assert copied.is_exact
 
 
+REPLICATED = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+
+
 def test_leaders_of_kafka_that_are_killed_in_the_middle_of_a_batch(driver, make_cluster, tmp_path):
-    replicated = {
-        "default.replication.factor": 3,
-        "min.insync.replicas": 2,
-        "offsets.topic.replication.factor": 3,
-        "transaction.state.log.replication.factor": 3,
-        "transaction.state.log.min.isr": 2,
-    }
-    brokers = make_cluster(brokers=3, config=replicated)
+    brokers = make_cluster(brokers=3, config=REPLICATED)
     copied = Copied(brokers, tmp_path, replication_factor=3)
     driver.begin("copy", **copied.gated("begun-1-"))
     copied.begun("1-0-0")
@@ -176,8 +190,8 @@ def test_a_driver_that_is_killed_in_the_middle_of_a_batch(cluster, driver, copie
     assert copied.is_exact
 
 
-@pytest.mark.parametrize("killed", ["executors", "driver"])
-def test_tables_are_exact_though_executors_or_the_driver_are_killed(cluster, driver, copied, killed):
+@pytest.mark.parametrize("killed", ["executors", "workers", "driver"])
+def test_tables_are_exact_though_executors_workers_or_the_driver_are_killed(cluster, driver, copied, killed):
     waits = copied.gated("begun-1-")
     driver.begin("tables", **waits)
     copied.begun("1-0-0")
@@ -186,11 +200,21 @@ def test_tables_are_exact_though_executors_or_the_driver_are_killed(cluster, dri
         copied.go()
         cluster.only_driver().run("tables", **waits)
     else:
-        for pid in until(cluster.executors):
-            os.kill(pid, signal.SIGKILL)
+        cluster.kill_executors() if killed == "executors" else cluster.replace_workers()
         copied.go()
         driver.end()
         assert [name for name in copied.attempts if not name.endswith("-0")]
+    assert copied.tables_are_exact
+
+
+def test_tables_are_exact_though_leaders_of_kafka_are_killed(driver, make_cluster, tmp_path):
+    brokers = make_cluster(brokers=3, config=REPLICATED)
+    copied = Copied(brokers, tmp_path, replication_factor=3)
+    driver.begin("tables", **copied.gated("begun-1-"))
+    copied.begun("1-0-0")
+    brokers.kill(brokers.leader(copied.source))
+    copied.go()
+    driver.end()
     assert copied.tables_are_exact
 
 
@@ -208,13 +232,16 @@ def test_a_speculative_copy_that_runs_beside_the_first_attempt(cluster, copied):
     assert copied.is_exact
 
 
-def test_without_a_master_a_query_goes_on_with_the_executors_that_it_has(cluster, copied):
-    """The last test of the file, on the driver that is there: workers look for a new master for a while."""
-    assert cluster.driver is not None
-    cluster.driver.begin("copy", **copied.gated("begun-1-"))
+@pytest.mark.parametrize("job", ["copy", "tables"])
+def test_without_a_master_a_query_goes_on_with_the_executors_that_it_has(cluster, copied, job):
+    """The last test of the file. A new master does not know the driver: it is ended, and the workers are replaced."""
+    driver = cluster.driver or cluster.only_driver()
+    driver.begin(job, **copied.gated("begun-1-"))
     copied.begun("1-0-0")
     cluster.master.kill()
     copied.go()
-    cluster.driver.end()
-    assert copied.is_exact
+    driver.end()
+    assert copied.is_exact if job == "copy" else copied.tables_are_exact
+    cluster.close_driver()
     cluster.master = cluster.start_master()
+    cluster.replace_workers()
