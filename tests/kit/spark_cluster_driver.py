@@ -47,13 +47,14 @@ def copy(
     middle of its rows: those whose name starts with one of `waits`, until there is the file that it names. With
     `shuffled`, rows go to that many tasks by their value first.
     """
+    given = {"maxOffsetsPerTrigger": 40, "tasks": 2, "rowsPerTask": 10, **options}
     rows = ottla.spark.read_stream(
         spark,
         source,
         bootstrap_servers=servers,
         checkpoint=f"{folder}/checkpoint",
         startingOffsets="earliest",
-        **{"maxOffsetsPerTrigger": 40, "tasks": 2, "rowsPerTask": 10, **options},
+        **{name: value for name, value in given.items() if value is not None},
     ).select("key", "value")
     if shuffled is not None:
         rows = rows.repartition(shuffled, "value")

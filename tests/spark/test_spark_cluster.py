@@ -18,6 +18,8 @@ import ottla.columnar
 
 pytest.importorskip("pyspark")
 
+from ottla.spark.checkpoints.offsets import tasks_of
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROWS = 60
@@ -188,6 +190,25 @@ def test_a_driver_that_is_killed_in_the_middle_of_a_batch(cluster, driver, copie
     copied.go()
     assert cluster.only_driver().run("copy", **copied.gated("begun-1-")) >= 3
     assert copied.is_exact
+
+
+def test_a_driver_that_is_killed_between_two_commits_and_replaced_by_one_with_more_tasks(cluster, copied, kafka):
+    """The first plans two tasks a batch. The three of the second would not match the transactions of the batch."""
+    first = cluster.only_driver()
+
+    def is_of_second_task(request):
+        return request.transactional_id.endswith("-1")
+
+    with kafka.cluster.faults.add(api="END_TXN", hold=True, when=is_of_second_task, skip=1) as held:
+        first.begin("copy", **copied.arguments(tasks=None))
+        until(lambda: held.held, first.log.read_text)
+        first.kill()
+        held.remove()  # what it asked for is not done: its connection is closed
+    second = cluster.only_driver(**{"spark.default.parallelism": "3"})
+    assert second.run("copy", **copied.arguments(tasks=None)) == 3
+    assert copied.is_exact
+    ends = [(copied.folder / f"checkpoint/offsets/{n}").read_text().splitlines()[2] for n in range(3)]
+    assert [tasks_of(json.loads(end)) for end in ends] == [2, 2, 3]
 
 
 @pytest.mark.parametrize("killed", ["executors", "workers", "driver"])

@@ -5,15 +5,20 @@ Whole processes are killed in `test_spark_processes.py`, brokers in `test_spark_
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 import ottla.columnar
+from ottla.admin import Admin
 
 pytest.importorskip("pyspark")
+
+from ottla.spark.checkpoints.offsets import tasks_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -29,6 +34,23 @@ def fill(kafka, topic, rows):
 def in_topic(kafka, topic):
     table = ottla.columnar.read(topic, bootstrap_servers=kafka.bootstrap_servers, columns=("value",)).read_all()
     return sorted(v.decode() for v in table.column("value").to_pylist())
+
+
+def until_in_topic(kafka, topic, count):
+    """What a reader of committed records sees, as soon as there are so many: partitions know of a commit a moment
+    after its coordinator."""
+    deadline = time.monotonic() + 60
+    while len(found := in_topic(kafka, topic)) < count:
+        assert time.monotonic() < deadline, f"{len(found)} rows of {count}"
+        time.sleep(0.02)
+    return found
+
+
+def markers_of(kafka, checkpoint):
+    """The batch, plus one, that each task has committed: offsets of groups that are named after the query."""
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        return {task: next(iter(admin.group_lag(f"ottla-{query}-{task}")[0].partitions)).committed for task in range(3)}
 
 
 def in_parquet(spark, path):
@@ -52,6 +74,33 @@ def test_a_worker_that_is_killed_leaves_no_row_out_and_none_twice(topics, kafka,
         topics.run(frame, topic=sink, delivery="exactly-once")
     topics.run(frame, topic=sink, delivery="exactly-once")
     assert in_topic(kafka, sink) == rows
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_a_batch_that_was_committed_in_part_is_repeated_by_its_own_tasks(topics, kafka, make_topic, tasks):
+    """Batch 1 was divided among three tasks. Two of them have committed when the query stops, and it starts again with
+    another number, by which later batches are divided."""
+    source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out")
+    rows = fill(kafka, source, 150)
+
+    def to_topic(tasks):
+        frame = topics.stream(source, maxOffsetsPerTrigger=100, tasks=tasks, rowsPerTask=10).select("value")
+        topics.run(frame, topic=sink, delivery="exactly-once")
+
+    def is_of_second_task(request):
+        return request.transactional_id.endswith("-1")
+
+    refused = {"api": "END_TXN", "error": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
+    with (
+        kafka.cluster.faults.add(**refused, when=is_of_second_task, skip=1),
+        pytest.raises(Exception, match="AUTHORIZATION"),
+    ):
+        to_topic(3)
+    assert markers_of(kafka, topics.tmp_path / "checkpoint") == {0: 2, 1: 1, 2: 2}
+    to_topic(tasks)
+    assert until_in_topic(kafka, sink, len(rows)) == rows
+    ends = [json.loads((topics.tmp_path / f"checkpoint/offsets/{n}").read_text().splitlines()[2]) for n in range(3)]
+    assert [tasks_of(end) for end in ends] == [3, 3, tasks]
 
 
 def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka, make_topic, tmp_path):

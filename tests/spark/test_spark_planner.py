@@ -7,13 +7,17 @@ from hypothesis import strategies as st
 
 from ottla.columnar import OffsetRange
 from ottla.records import TopicPartition
-from ottla.spark.planner import Fairness, plan_tasks, share_budget, share_bytes
+from ottla.spark.planner import Fairness, count_tasks, divide, share_budget, share_bytes
 
 sizes = st.lists(st.integers(0, 2_000_000), min_size=1, max_size=30)
 
 
 def ranges_of(counts):
     return [OffsetRange(topic="orders", partition=p, start=100 * p, end=100 * p + n) for p, n in enumerate(counts)]
+
+
+def plan_tasks(ranges, **options):
+    return divide(ranges, count_tasks(sum(r.size for r in ranges), **options))
 
 
 @given(

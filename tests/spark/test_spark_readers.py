@@ -48,6 +48,26 @@ from ottla.spark.values.source_decoding import pack_recipes
 ALL = ReadAllAvailable()
 
 
+def test_a_batch_that_is_repeated_is_read_by_its_own_tasks_whatever_the_parallelism(kafka, make_topic, open_stream):
+    topic = make_topic(partitions=2)
+    kafka.produce(topic, ["x"] * 10)
+    first = open_stream(topic, startingOffsets="earliest", rowsPerTask="1", tasks="3")
+    start = first.initialOffset()
+    end = json.loads(json.dumps(first.latestOffset(start, ALL)))
+    planned = [task.ranges for task in first.partitions(start, end)]
+    assert len(planned) == 3
+    for tasks in ("1", "2", "7"):
+        restarted = open_stream(topic, startingOffsets="earliest", tasks=tasks)
+        assert [task.ranges for task in restarted.partitions(start, end)] == planned
+        assert restarted.latestOffset(end, ALL) == end, "nothing new: no batch, though tasks would be others"
+    kafka.produce(topic, ["y"] * 10)
+    later = open_stream(topic, rowsPerTask="1", tasks="7")
+    assert len(later.partitions(end, later.latestOffset(end, ALL))) == 7
+    unmarked = {name: value for name, value in end.items() if name != "@tasks"}
+    for found in (unmarked, *(unmarked | {"@tasks": strange} for strange in (0, -1, "3", None, True, [3]))):
+        assert len(later.partitions(start, found)) == 7, found
+
+
 @pytest.fixture
 def open_stream(kafka):
     """A reader as Spark makes it for a query: each call is a start of the query."""

@@ -1,14 +1,11 @@
-"""Tasks by default: as many as the session's executors run at once, and for exactly-once sinks those of the start."""
+"""Tasks by default: as many as the session's executors run at once."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.errors import ConfigError
-from ottla.spark import Pipeline, read
+from ottla.spark import read
 from ottla.spark.jvm.parallelism import requested_tasks, session_parallelism
-from ottla.spark.pipeline import kept_tasks
-from ottla.spark.pipeline.kept_tasks import tasks_option
 
 
 @pytest.mark.parametrize(
@@ -25,32 +22,6 @@ from ottla.spark.pipeline.kept_tasks import tasks_option
 )
 def test_the_tasks_that_a_session_has_asked_for(conf, tasks):
     assert requested_tasks(conf) == tasks
-
-
-@pytest.fixture
-def pipeline(tmp_path):
-    found = Pipeline("shop", bootstrap_servers="localhost:1", checkpoint=str(tmp_path))
-    found.read_topic("orders")
-    found.read_topic("fixed", tasks=3)
-    found.write_topic("orders", "out", name="once", delivery="exactly-once")
-    found.write_topic("fixed", "out", name="given", delivery="exactly-once")
-    found.write_topic("orders", "out", name="more")
-    return found
-
-
-def test_an_exactly_once_sink_keeps_the_tasks_of_its_first_start(pipeline, monkeypatch, tmp_path):
-    orders, fixed = pipeline.streams()
-
-    def tasks(sink, source, parallelism):
-        monkeypatch.setattr(kept_tasks, "session_parallelism", lambda spark: parallelism)
-        return tasks_option(pipeline, object(), pipeline.sinks[sink], source).get("tasks")
-
-    assert [tasks("once", orders, cores) for cores in (8, 2, None)] == ["8", "8", "8"]
-    assert tasks("more", orders, 8) is None  # as many as the session has now
-    assert tasks("given", fixed, 8) == "3"
-    (tmp_path / "shop" / "v1" / "once" / "ottla-tasks-orders.json").write_text("[")
-    with pytest.raises(ConfigError, match=r"ottla-tasks-orders.json: found b'\[', wanted the number of tasks"):
-        tasks("once", orders, 8)
 
 
 @pytest.mark.spark

@@ -27,7 +27,7 @@ from ottla.spark.checkpoints.offsets import (
     parse_timestamps_option,
 )
 from ottla.spark.data_loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
-from ottla.spark.planner import ROWS_PER_TASK, Fairness
+from ottla.spark.planner import ROWS_PER_TASK, Fairness, count_tasks
 from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
 from ottla.wire_client.producing.open_transactions import DEFAULT_TIMEOUT_MS
 
@@ -142,6 +142,16 @@ class SourceOptions:
     pause_file: str | None = None
     decode: str | None = None
     where: str | None = None
+
+    def count_tasks(self, rows: int) -> int:
+        """Return the number of tasks that read so many rows."""
+        return count_tasks(
+            rows,
+            parallelism=self.parallelism,
+            rows_per_task=self.rows_per_task,
+            min_tasks=self.min_tasks,
+            max_rows_per_task=self.max_rows_per_task,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,29 +97,31 @@ def _hand_out_rest(
     return shares
 
 
-def plan_tasks(
-    ranges: Iterable[OffsetRange],
+def count_tasks(
+    rows: int,
     *,
     parallelism: int,
     rows_per_task: int = ROWS_PER_TASK,
     min_tasks: int = 1,
     max_rows_per_task: int | None = None,
-) -> list[list[OffsetRange]]:
-    """Return the ranges of each task. All offsets are covered exactly once, and a task holds a partition at most once.
+) -> int:
+    """Return how many tasks so many rows call for, up to `parallelism`; `min_tasks` (`minPartitions`) and
+    `max_rows_per_task` (`maxRecordsPerPartition`) can call for more."""
+    count = min(parallelism, -(-rows // rows_per_task))
+    count = max(count, min_tasks, 1)
+    if max_rows_per_task is not None:
+        count = max(count, -(-rows // max_rows_per_task))
+    return min(count, rows)
 
-    There are as many tasks as the rows call for, up to `parallelism`; `min_tasks` (`minPartitions`) and
-    `max_rows_per_task` (`maxRecordsPerPartition`) can call for more.
+
+def divide(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:
+    """Return the ranges of `count` tasks, or of as many as there are rows: always the same for the same arguments.
+
+    All offsets are covered exactly once, and a task holds a partition at most once.
     """
     wanted = [r for r in ranges if r.size]
     total = sum(r.size for r in wanted)
-    if not total:
-        return []
-    count = min(parallelism, -(-total // rows_per_task))
-    count = max(count, min_tasks, 1)
-    if max_rows_per_task is not None:
-        count = max(count, -(-total // max_rows_per_task))
-    count = min(count, total)
-    return _cut_evenly(wanted, total, count)
+    return _cut_evenly(wanted, total, min(count, total))
 
 
 def _cut_evenly(ranges: Sequence[OffsetRange], total: int, count: int) -> list[list[OffsetRange]]:

@@ -1,8 +1,11 @@
 """Offsets as Spark stores them: JSON of topics and partitions, always in the same order.
 
 Spark compares offsets as text, so equal offsets must give equal JSON: topics by name, partitions by number. The format
-is that of Spark's own Kafka connector, `{"orders": {"0": 17, "1": 4}}`, and beside it, under a name no topic can have,
-the ids of the topics: a topic that was deleted and created anew has the same name and another id (KIP-516).
+is that of Spark's own Kafka connector, `{"orders": {"0": 17, "1": 4}}`, and beside it, under names no topic can have:
+
+- the ids of the topics: a topic that was deleted and created anew has the same name and another id (KIP-516);
+- the number of tasks of the micro-batch that ends there. A batch that is repeated after a restart is divided as before,
+  whatever the parallelism is then: the exactly-once sink has one transaction for each task.
 """
 
 from __future__ import annotations
@@ -17,15 +20,20 @@ from ottla.records import TopicPartition
 Offsets: TypeAlias = dict[TopicPartition, int]
 
 TOPIC_IDS = "@topic-ids"
+TASKS = "@tasks"
 
 
-def to_json_dict(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return Spark's form for its offset log."""
+def to_json_dict(
+    offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None, *, tasks: int | None = None
+) -> dict[str, Any]:
+    """Return Spark's form for its offset log. `tasks` is the number of tasks of the batch that ends at `offsets`."""
     body: dict[str, Any] = {}
     for partition in sorted(offsets):
         body.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
     if topic_ids:
         body[TOPIC_IDS] = {name: topic_ids[name] for name in sorted(topic_ids)}
+    if tasks is not None:
+        body[TASKS] = tasks
     return body
 
 
@@ -33,10 +41,16 @@ def from_json_dict(body: Mapping[str, Any] | None) -> tuple[Offsets, dict[str, s
     """Return (offsets, topic ids) of what `to_json_dict` wrote, or Spark's own connector."""
     offsets: Offsets = {}
     for topic, partitions in (body or {}).items():
-        if topic != TOPIC_IDS:
+        if topic not in (TOPIC_IDS, TASKS):
             offsets.update({TopicPartition(topic, int(number)): int(value) for number, value in partitions.items()})
     ids = dict((body or {}).get(TOPIC_IDS, {}))
     return offsets, ids
+
+
+def tasks_of(body: Mapping[str, Any]) -> int | None:
+    """Return the number of tasks of the batch that ends there; None where it was not kept."""
+    found = body.get(TASKS)
+    return found if _is_whole(found, 1, _INT_MAX) else None
 
 
 def parse_offsets_option(name: str, text: str) -> Offsets:

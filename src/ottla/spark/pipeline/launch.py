@@ -21,7 +21,6 @@ from ottla.spark.checkpoints.files import files_of, is_local
 from ottla.spark.jvm.spark_session import local_cores, session
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
-from ottla.spark.pipeline.kept_tasks import tasks_option
 from ottla.spark.pipeline.lake_tables import table_writer
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
@@ -141,7 +140,6 @@ def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, 
         options[source.name] = starts.option(sink, source)
         given = {name: str(value) for name, value in source.options.items()}
         if not takes_jvm(source.engine, session, given):  # what Spark's own connector does not have
-            options[source.name] |= tasks_option(pipeline, session, sink, source)
             options[source.name]["pauseFile"] = str(pause)
             if pipeline.publish_groups:
                 options[source.name]["publishGroup"] = pipeline.group_of(sink.name)

@@ -23,7 +23,7 @@ from ottla.spark.pipeline.parts import (
     View,
 )
 from ottla.spark.pipeline.starts import Starts, options_of
-from ottla.spark.planner import plan_tasks
+from ottla.spark.planner import divide
 from ottla.spark.reading.subscription import offsets_at, subscribed_partitions
 from ottla.spark.reading.trigger_budget import grant
 from ottla.wire_client import EARLIEST, LATEST, Cluster, OffsetRange
@@ -96,13 +96,7 @@ def plan(pipeline: Pipeline) -> Plan:
                     OffsetRange(topic=p.topic, partition=p.partition, start=begins[p], end=begins[p] + granted[p])
                     for p in sorted(ends)
                 ]
-                tasks = plan_tasks(
-                    ranges,
-                    parallelism=options.parallelism,
-                    rows_per_task=options.rows_per_task,
-                    min_tasks=options.min_tasks,
-                    max_rows_per_task=options.max_rows_per_task,
-                )
+                tasks = divide(ranges, options.count_tasks(sum(granted.values())))
                 reads.append(
                     PlannedRead(
                         sink=sink.name,

@@ -25,9 +25,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ottla.spark.checkpoints.offsets import tasks_of
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
-from ottla.spark.planner import plan_tasks
+from ottla.spark.planner import divide
 from ottla.spark.reading.filters import from_option, narrowed
 from ottla.spark.reading.stream_position import StreamPosition
 from ottla.spark.reading.subscription import batch_ranges
@@ -101,16 +102,13 @@ def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
             yield decode_batch(batch, decoders)
 
 
-def tasks_for(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-    """Return the planned tasks, as Spark's input partitions."""
-    planned = plan_tasks(
-        ranges,
-        parallelism=options.parallelism,
-        rows_per_task=options.rows_per_task,
-        min_tasks=options.min_tasks,
-        max_rows_per_task=options.max_rows_per_task,
-    )
-    return [Task(ranges) for ranges in planned]
+def tasks_for(
+    options: SourceOptions, ranges: Sequence[OffsetRange], *, count: int | None = None
+) -> list[InputPartition]:
+    """Return the planned tasks, `count` of them where it is given, as Spark's input partitions."""
+    if count is None:
+        count = options.count_tasks(sum(each.size for each in ranges))
+    return [Task(ranges) for ranges in divide(ranges, count)]
 
 
 class BatchReader(DataSourceReader):
@@ -153,7 +151,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._stream().log_end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return tasks_for(self._options, self._stream().ranges(start, end))
+        """Return the tasks of a batch: as many as `end` says, so that a batch that is repeated has the same ones."""
+        return tasks_for(self._options, self._stream().ranges(start, end), count=tasks_of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)

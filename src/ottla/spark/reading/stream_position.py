@@ -15,7 +15,7 @@ from typing import Any
 from ottla.errors import OttlaError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.files import local_path
-from ottla.spark.checkpoints.offsets import Offsets, from_json_dict, to_json_dict
+from ottla.spark.checkpoints.offsets import TASKS, Offsets, from_json_dict, to_json_dict
 from ottla.spark.checkpoints.start_offsets import persisted_start
 from ottla.spark.options import SourceOptions
 from ottla.spark.reading.subscription import offsets_at, resolve_start, subscribed_partitions
@@ -87,7 +87,11 @@ class StreamPosition:
         self._report_deleted(gone)
         ends |= gone  # what is gone keeps its place, by which it is known when it comes again
         self._last_batch_at = self._cluster.now()
-        return to_json_dict(ends, known_ids | ids)
+        end = to_json_dict(ends, known_ids | ids)
+        if end == {name: value for name, value in start.items() if name != TASKS}:
+            return start  # Spark compares texts: another number of tasks would be news
+        rows = sum(max(0, ends[p] - begins.get(p, ends[p])) for p in ends)
+        return to_json_dict(ends, known_ids | ids, tasks=self._options.count_tasks(rows) or None)
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """Return the ranges between two offsets of the query."""

@@ -22,7 +22,8 @@ the driver compares before it commits anything:
 
 - With the same number of tasks, each must have got the same rows again.
 - With another number, the markers of all former tasks are read. If they hold all rows of the batch, it was committed
-  whole, and what the tasks wrote now is aborted. If not, `ReplayDiffers` names the number of tasks to restart with.
+  whole, and what the tasks wrote now is aborted. If not, `ReplayDiffers` names the number of tasks. The source divides
+  a repeated batch as before (`checkpoints/offsets.py`), so this is a shuffle or a coalesce with another number.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def commit_batch(
             return
         else:
             raise ReplayDiffers(
-                f"batch {batch} was partly committed by {committed.tasks} tasks and is now written by {len(messages)};"
-                f" restart with as many: option tasks={committed.tasks}, or spark.sql.shuffle.partitions"
+                f"batch {batch} was partly committed by {committed.tasks} tasks and is now written by {len(messages)}."
+                f" Restart with {committed.tasks}, in repartition() or coalesce(), or spark.sql.shuffle.partitions"
             )
     batch_rows = sum(task.rows for task in tasks)
     if not batch_rows:
