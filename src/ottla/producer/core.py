@@ -21,10 +21,11 @@ from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
-from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
+from ottla.failures.expiry import EXPIRES_HEADER, Span, with_expiry
 from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
-from ottla.producer.encoded import check_topic, topic_name
+from ottla.producer.encoded import check_topic, placed, topic_name
+from ottla.producer.event_options import with_event
 from ottla.producer.explain import Explain
 from ottla.producer.later import DelayedSend, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
@@ -32,7 +33,7 @@ from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
-from ottla.producer.signature import BulkOptions, PartitionerName, Profile
+from ottla.producer.signature import BulkOptions, PartitionerName, Profile, SendOptions
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
@@ -53,6 +54,8 @@ __all__ = ["ProducerCore"]
 _numbers: Final = itertools.count(1)
 
 _ANSWER_S: Final = 10.0
+
+_SEND_OPTIONS: Final = SendOptions.__required_keys__ | SendOptions.__optional_keys__
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -189,48 +192,47 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     # A record that is sent
 
     def _apply_send_options(
-        self,
-        topic: str,
-        headers: Headers,
-        priority: str | None,
-        expires_after: Span | None,
-        expires_at: Moment | None,
-        message_id: str | None,
-        deliver_after: Span | None,
-        deliver_at: Moment | None,
-        schedule_id: str | None,
+        self, topic: str, headers: Headers, options: Mapping[str, Any]
+    ) -> tuple[str, Headers, int | None, int | None, DelayedSend | None]:
+        """Return (topic, headers, partition, timestamp, when to deliver the record if not now) by the options of a
+        `send`. Raises TypeError for one that there is not."""
+        for name in options.keys() - _SEND_OPTIONS:
+            raise TypeError(f"{type(self).__name__}.send() got an unexpected keyword argument {name!r}")
+        if options.get("priority") is None:
+            topic = topic_name(topic)
+        partition, timestamp_ms = placed(topic, options.get("partition"), options.get("timestamp_ms"))
+        event_type, subject, event_id = options.get("event_type"), options.get("subject"), options.get("event_id")
+        if event_type is not None or subject is not None or event_id is not None:
+            headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
+        topic, headers, later = self._apply_shared_options(topic, headers, options)
+        message_id = options.get("message_id")
+        if message_id is not None or self._message_ids is not None:
+            headers = with_message_id(topic, headers, message_id, self._message_ids)
+        return topic, headers, partition, timestamp_ms, later
+
+    def _apply_shared_options(
+        self, topic: str, headers: Headers, options: Mapping[str, Any]
     ) -> tuple[str, Headers, DelayedSend | None]:
-        """Return (topic, headers, when to deliver the record if not now) by the options of a `send`."""
+        """Return (topic, headers, when to deliver if not now) by the options of one record or of many."""
+        priority = options.get("priority")
         topic = topic_name(topic) if priority is None else with_priority(topic, priority)
         later = None
-        has_ids = message_id is not None or self._message_ids is not None
+        expires_after, expires_at = options.get("expires_after"), options.get("expires_at")
+        deliver_after, deliver_at = options.get("deliver_after"), options.get("deliver_at")
+        schedule_id = options.get("schedule_id")
         if deliver_after is not None or deliver_at is not None or schedule_id is not None:
             later = later_of(topic, deliver_after, deliver_at, schedule_id, expires_after, self._schedule)
             expires_after = None  # counts from the due time
-            if not has_ids and expires_at is None:
-                return topic, headers, later
         if expires_after is not None or expires_at is not None:
             now_ms = self._clock.now_ms()
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
-        if has_ids:
-            headers = with_message_id(topic, headers, message_id, self._message_ids)
         return topic, headers, later
 
     def _apply_bulk_options(self, topic: str, options: BulkOptions) -> tuple[str, DelayedSend | None, list[Header]]:
         """Return (topic, delivery time of delayed records, replacement headers) by the options of a `send_many`."""
         if not options:
             return topic_name(topic), None, []
-        topic, headers, later = self._apply_send_options(
-            topic,
-            (),
-            options.get("priority"),
-            options.get("expires_after"),
-            options.get("expires_at"),
-            None,
-            options.get("deliver_after"),
-            options.get("deliver_at"),
-            None,
-        )
+        topic, headers, later = self._apply_shared_options(topic, (), options)
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
 
     def _begin_span(

@@ -15,6 +15,7 @@ import pytest
 
 from ottla import AsyncProducer, Priorities, Producer
 from ottla.errors import ConfigError, InputError, SerializationError
+from ottla.producer.signature import SendOptions
 from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until, wait_until_async
 
@@ -214,6 +215,40 @@ async def test_a_third_argument_has_to_be_named_on_asyncio(kafka: Kafka, kafka_t
         with pytest.raises(TypeError):
             producer.send(kafka_topic, b"v", b"k")  # type: ignore[misc]
         assert (await producer.send(kafka_topic, b"v", key=b"k")).offset == 0
+
+
+def test_an_option_that_there_is_not_is_refused_by_name(kafka: Kafka, kafka_topic: str) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        with pytest.raises(TypeError, match=r"Producer\.send\(\) got an unexpected keyword argument 'expire_after'"):
+            producer.send(kafka_topic, b"v", expire_after=1)  # type: ignore[call-overload]
+        assert len(producer) == 0
+
+
+async def test_an_option_that_there_is_not_is_refused_by_name_on_asyncio(kafka: Kafka, kafka_topic: str) -> None:
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
+        with pytest.raises(TypeError, match=r"Producer\.send\(\) got an unexpected keyword argument 'expire_after'"):
+            producer.send(kafka_topic, b"v", expire_after=1)  # type: ignore[call-overload]
+        assert len(producer) == 0
+
+
+class RecordsReads(dict[str, Any]):
+    """A dict that records the keys that were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def test_each_option_of_a_send_is_applied(kafka: Kafka, kafka_topic: str) -> None:
+    options = RecordsReads()
+    with Producer(kafka.bootstrap_servers) as producer:
+        producer._apply_send_options(kafka_topic, (), options)
+    read_by_send = {"headers", "detached"}
+    assert options.asked | read_by_send == SendOptions.__optional_keys__
 
 
 def test_both_producers_show_the_same_arguments_of_send() -> None:

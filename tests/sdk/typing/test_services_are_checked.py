@@ -17,7 +17,7 @@ import pytest
 from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.app.handler.handler_options import ConsumerOptions, HandlerOptions
 from ottla.producer.partitioners import PARTITIONERS
-from ottla.producer.signature import PartitionerName, ProducerOptions, Profile, SendOptions
+from ottla.producer.signature import PartitionerName, ProducerOptions, Profile
 
 pytestmark = pytest.mark.complete
 
@@ -114,8 +114,6 @@ def test_pyright_finds_each_of_nine_mistakes(found_by_pyright: dict[str, list[tu
     [
         (Producer.__init__, ProducerOptions, {"bootstrap_servers", "key", "value"}),
         (AsyncProducer.__init__, ProducerOptions, {"bootstrap_servers", "key", "value"}),
-        (Producer.send, SendOptions, {"topic", "value", "key", "on_delivery"}),
-        (AsyncProducer.send, SendOptions, {"topic", "value", "key", "on_delivery"}),
         (Consumer.__init__, ConsumerOptions, {"topics", "group", "value", "dead_letter_topic"}),
         (AsyncConsumer.__init__, ConsumerOptions, {"topics", "group", "value", "dead_letter_topic"}),
         (App.handler, HandlerOptions, {"topics", "value", "batch", "columns"}),
