@@ -30,7 +30,7 @@ import pytest
 import servers
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from goals_of_handlers import ALONE, FASTSTREAM, FROM_MOSQUITTO, FROM_RABBITMQ, IDLE, PIKA, PUBACKS, WAIT
+from goals_of_bridge import ALONE, FASTSTREAM, FROM_MOSQUITTO, FROM_RABBITMQ, IDLE, PIKA, PUBACKS, WAIT
 from results import Results, Shown
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kit"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge_servers import LISTENER, bridging, ends_at, total
 from foreign_brokers import RabbitMq
-from goals_of_handlers import FROM_RABBITMQ, PIKA, RABBITMQ_BY_CLOCK, SHOVEL
+from goals_of_bridge import FROM_RABBITMQ, PIKA, RABBITMQ_BY_CLOCK, SHOVEL
 from results import Results
 
 

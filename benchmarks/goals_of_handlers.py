@@ -5,7 +5,9 @@ The one place where these figures stand: the programs only measure, the page jud
 
 from __future__ import annotations
 
+from goals_of_bridge import BRIDGE
 from goals_of_queues import QUEUES
+from goals_of_telemetry import TELEMETRY
 from judging import Goal, Wanted
 
 AT_LEAST_ONCE = "the same at least once"
@@ -13,23 +15,13 @@ BEFORE = "before `max_rate` and event types"
 BY_HAND = "by hand, a transaction per record"
 INSERT_BY_HAND = "an insert by hand"
 LOOP = "confluent-kafka loop"
-NO_TELEMETRY = "no telemetry"
 NOT_USED = "a plain handler, {}"
 ONE_WORKER = "one worker"
+RECOVERY = "after an outage, order by key: all that failed is handled"
 QUIX = "Quix Streams, exactly once"
 TRANSACTIONS = "confluent-kafka loop, transactions"
+UNORDERED = "unordered"
 TWO_WORKERS = "a handler that computes, two workers"
-
-ALONE = "mosquitto, keeps nothing"
-FASTSTREAM = "FastStream (zmqtt)"
-PIKA = "pika, keeps nothing"
-SHOVEL = "RabbitMQ's shovel, to another queue"
-PUBACKS = "PUBACKs, 1,000 connections, per CPU second"
-WAIT = "PUBACKs at 20,000 a second, or half of what it does: p99"
-IDLE = "{:,} idle connections: memory"
-FROM_MOSQUITTO = "messages from mosquitto, per CPU second"
-FROM_RABBITMQ = "messages from RabbitMQ, per CPU second"
-RABBITMQ_BY_CLOCK = "messages from RabbitMQ, by the clock"
 
 COSTING = (
     "`max_rate` that is not reached",
@@ -40,56 +32,7 @@ COSTING = (
 )
 """Options whose cost is measured against the same handler without them."""
 
-CPU, TIME, PAUSE = "CPU", "time", "longest pause"
-CPU_RATIO, TIME_RATIO = "CPU of the client / Ottla's", "time of the client / Ottla's"
 
-HOT_PATHS = {
-    "ottla: handler, bytes": 0.6,
-    "ottla: handler, bytes +h": 0.6,
-    "ottla: handler, dataclass": 0.7,
-    "ottla: batch handler, bytes": 0.65,
-    "ottla: asyncio handler, bytes": 0.6,
-    "ottla: handler that sends": 0.45,
-    "ottla: send": 0.6,
-    "ottla: send_many": 0.95,
-}
-"""The least ratio of a raw client's CPU time to Ottla's, by contender: 0.5 allows Ottla twice the client's."""
-
-INSTRUCTIONS = {"Produce of 200 bytes": 200_000, "Fetch of ten records": 200_000}
-"""The most instructions that the broker may execute for a request."""
-
-INSTRUMENTORS = {
-    "confluent_kafka": "opentelemetry-instrumentation-confluent-kafka",
-    "aiokafka": "opentelemetry-instrumentation-aiokafka",
-}
-
-
-_ROOTS = (
-    "A send outside of any span begins a trace, and its header travels with the record whether the trace is recorded "
-    "or not: a service behind it that follows its parent must not decide anew. The same `send` with one header and no "
-    "telemetry has about 0.75 of the rate of one without: the header is copied by the client and sent. Drawing the ids "
-    "and writing them, by the hundred, takes a tenth of a plain `send`. The span of one send in a hundred is made when "
-    "it ends, and takes a thirtieth. With a slower sender batches are smaller: the client's thread and the one that "
-    "serves its reports take 3.5 to 4.5 µs for each record in place of 2. A span around many sends asks once for all."
-)
-_UNSAMPLED = (
-    "What is recorded is found by the type of its headers, and each record is made the current context, so that what "
-    "the handler sends belongs to the trace, and so does what it leaves to tasks and threads: 0.3 µs in a loop by "
-    "itself, most of it the context of its own, which one for the whole run cannot replace. The span of one record in "
-    "a hundred is made once, when it ends: 0.2 to 0.4 µs for each of the hundred. Between the threads of a service "
-    "both take about twice as long. Together they are 2 µs for each record, whatever the handler does: these handlers "
-    "only count, so a tenth of what they take is 0.4 µs."
-)
-_DROPPED = (
-    "Once for each batch of 500 records it is decided that nothing is recorded, without the SDK, and the instruments "
-    "are told. From run to run the ratio of CPU times goes from 0.82 to 0.93: the SDK's objects make each full garbage "
-    "collection longer, and one more or less of those in a round is what is seen."
-)
-_API = (
-    "With the API alone nothing is called per record: a run asks once whether there is a tracer provider, 2 µs for 500 "
-    "records, and a send asks nothing. A full garbage collection has 4 % more objects to look at. One costs a batch "
-    "handler what some 7,000 records do, and there are two to five in a round: one more or less is what is seen."
-)
 _WAITS = (
     "What a delay adds is Python per record: its delay is looked up, the clock is read, the slot is chosen and the "
     "record that waits is checked for its size. That is 0.4 µs beside the 1 µs of Python that each send takes before "
@@ -172,37 +115,6 @@ _TWO_KEYS = (
 )
 
 
-def _telemetry() -> list[Wanted]:
-    modes = {"API only": 0.97, "1 % of traces, all metrics": 0.9}
-    sampled = {"handler": _UNSAMPLED, "batch handler": _DROPPED, "send": _ROOTS}
-    rates = [
-        Wanted(
-            area="telemetry",
-            part="telemetry",
-            what=f"{workload}, {mode}{figure}",
-            figure=least,
-            unit=unit,
-            peer=NO_TELEMETRY,
-            why=_API if mode == "API only" else sampled[workload],
-        )
-        for workload in ("handler", "batch handler", "send")
-        for mode, least in modes.items()
-        for figure, unit in (("", "records/s"), (", CPU", "µs per record"))
-    ]
-    return rates + [
-        Wanted(
-            area="telemetry",
-            part="telemetry",
-            what=f"{workload}, CPU that recording every span adds",
-            figure=0.9,
-            unit="µs per record",
-            peer=INSTRUMENTORS[peer],
-            why="Recorded spans are the SDK's own, as the instrumentors' are: starting and ending them is nearly all.",
-        )
-        for workload, peer in (("send", "confluent_kafka"), ("asyncio send", "aiokafka"))
-    ]
-
-
 def _messaging(
     what: str, figure: float, unit: str, *, peer: str = "", has_program: bool = True, why: str = ""
 ) -> Wanted:
@@ -218,10 +130,6 @@ def _messaging(
     )
 
 
-_WAITS_FOR_CPU = (
-    "Publishers, bridge and broker share two CPUs here, with whatever else the machine does: a PUBACK waits for three "
-    "processes to run in turn. Scheduled before all else it was 10 to 13 ms; `linger.ms` accounts for 5 of them."
-)
 _SHARED_CPUS = (
     "Two workers that compute need two free CPUs, and the broker runs on the same machine. Where CPU by record is the "
     "same for one worker and for two, the rate follows the CPUs that are free."
@@ -253,12 +161,8 @@ def _costs() -> list[Wanted]:
     ]
 
 
-def _bridge(what: str, figure: float, unit: str, *, peer: str = "", why: str = "") -> Wanted:
-    return Wanted(area="bridge", part="bridge", what=what, figure=figure, unit=unit, peer=peer, why=why)
-
-
 WANTED: tuple[Wanted, ...] = (
-    *_telemetry(),
+    *TELEMETRY,
     _messaging("scheduled one by one", 0.8, "records/s", peer="`send` without a delay", why=_WAITS),
     _messaging("scheduled by `send_many`", 0.8, "records/s", peer="`send_many` without a delay", why=_WAITS),
     _messaging("dispatch of what is due, one scheduler", 50_000, "records/s"),
@@ -267,6 +171,7 @@ WANTED: tuple[Wanted, ...] = (
     _messaging("start with 10 million scheduled over 30 days, more memory", 100, "MB"),
     _messaging("retry topics in the order of keys, backlog gone after the load", 4.6, "s"),
     _messaging("retry topics in the order of keys, backlog gone after the load, 3 replicas", 4.6, "s"),
+    _messaging(RECOVERY, 0.77, "s", peer=UNORDERED),
     _messaging("urgent records beside a bulk backlog, p99 of their wait", 100, "ms", why=_BULK_FIRST),
     _messaging("bulk's share while urgent records wait", 0.04, "of records"),
     _messaging("a backlog by priority", 0.95, "records/s", peer="the same topics, plain", why=_BULK_WAITS),
@@ -295,11 +200,7 @@ WANTED: tuple[Wanted, ...] = (
         peer=ONE_WORKER,
         why=_SHARED_CPUS,
     ),
-    _bridge(PUBACKS, 40_000, "messages/s"),
-    _bridge(WAIT, 50, "ms", why=_WAITS_FOR_CPU),
-    _bridge(IDLE.format(10_000), 400, "MB"),
-    _bridge(FROM_MOSQUITTO, 15_000, "messages/s"),
-    _bridge(FROM_RABBITMQ, 0.8, "messages/s", peer=PIKA),
+    *BRIDGE,
     *QUEUES,
 )
 

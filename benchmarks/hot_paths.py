@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import sdk_data
-from goals_of_handlers import CPU, CPU_RATIO, PAUSE, TIME, TIME_RATIO
+from goals_of_hot_paths import CPU, CPU_RATIO, PAUSE, TIME, TIME_RATIO
 from hot_paths_contenders import BY_NAME, HEADERS, PARTITIONS, RAW_OF, Contender
 from peer_pythons import how_to_install, is_installed, python_of
 from results import Results

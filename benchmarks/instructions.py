@@ -21,7 +21,7 @@ from pathlib import Path
 
 from broker_profile import fetch_frame, produce_frame, run
 from confluent_kafka.admin import AdminClient, NewTopic
-from goals_of_handlers import INSTRUCTIONS
+from goals_of_hot_paths import INSTRUCTIONS
 from results import Results
 
 FEW, MANY, ROUNDS = 100, 500, 2

@@ -8,9 +8,10 @@
 time of the processor and not of the wall: the difference is some hundredths of a microsecond. It has in it whatever
 else came since that checkout (`unused.py`). `schedule`: how fast messages are scheduled beside plain sends, how fast
 they are dispatched once due, and how late they come. `start`: how a scheduler starts where `--scheduled` messages
-wait. `retries`: how soon the backlog of retry topics is gone (`retry_backlog.py`). `urgent`: how long an urgent record
-waits while `--backlog` bulk records do, which share bulk keeps, and what the choice costs. `unused` runs only when it
-is asked for: without an older checkout there is nothing to compare with.
+wait. `retries`: how soon the backlog of retry topics is gone (`retry_backlog.py`). `recovery`: how soon what an outage
+made fail is handled (`retry_recovery.py`). `urgent`: how long an urgent record waits while `--backlog` bulk records do,
+which share bulk keeps, and what the choice costs. `unused` runs only when it is asked for: without an older checkout
+there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 import rabbitmq
 from results import Results, Shown
 from retry_backlog import retries
+from retry_recovery import recovery
 from scheduled_start import start
 from servers import OTTLA, Missing, started
 from tables import beside_table
@@ -35,8 +37,8 @@ VALUE = b"x" * 100
 WORK_S = 0.00002
 """What a record takes: a handler that is faster than its client has no backlog to choose from."""
 HERE = Path(__file__).resolve().parent
-PARTS = ("unused", "schedule", "start", "retries", "urgent")
-USUAL_PARTS = ("schedule", "start", "retries", "urgent")
+PARTS = ("unused", "schedule", "start", "retries", "recovery", "urgent")
+USUAL_PARTS = ("schedule", "start", "retries", "recovery", "urgent")
 LATE = 1_000
 """So many messages fall due where it is measured how late they come."""
 FALL_DUE_S = 3.0
@@ -367,6 +369,8 @@ def run_parts(parts: Any, results: Results, bootstrap: str, options: argparse.Na
         start(results, bootstrap, messages=options.scheduled, runs=options.runs)
     if "retries" in parts:
         retries(results, bootstrap, runs=options.runs)
+    if "recovery" in parts:
+        recovery(results, bootstrap, runs=options.runs)
     if "urgent" in parts:
         urgent(results, bootstrap, records=options.records, backlog=options.backlog, runs=options.runs)
 

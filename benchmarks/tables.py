@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from goals_of_handlers import CPU, CPU_RATIO, HOT_PATHS, PAUSE, TIME, TIME_RATIO, wanted_of
+from goals_of_handlers import wanted_of
+from goals_of_hot_paths import CPU, CPU_RATIO, HOT_PATHS, PAUSE, TIME, TIME_RATIO
 from judging import NAMES, advantage_of, number, ratio_of
 from results import Part, Result
 from sdk_contenders import GROUPS

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from goals_of_handlers import INSTRUMENTORS, NO_TELEMETRY
+from goals_of_telemetry import INSTRUMENTORS, NO_TELEMETRY
 from results import Results, Shown
 from servers import OTTLA, started
 

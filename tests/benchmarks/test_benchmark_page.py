@@ -9,7 +9,7 @@ import first_page
 import pytest
 from first_page import Tables
 from goals import GOALS
-from goals_of_handlers import CPU_RATIO
+from goals_of_hot_paths import CPU_RATIO
 from judging import State, advantage, at_least, at_most, ratio, ratio_of
 from render import PARTS, page_of
 from results import Part, Results, read

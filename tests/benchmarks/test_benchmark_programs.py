@@ -21,20 +21,13 @@ import outbox_relay
 import pytest
 import queues
 import retry_backlog
+import retry_recovery
 import scheduled_start
 import telemetry
 import workers
-from goals_of_handlers import (
-    ALONE,
-    AT_LEAST_ONCE,
-    BY_HAND,
-    FASTSTREAM,
-    INSTRUMENTORS,
-    LOOP,
-    QUIX,
-    TRANSACTIONS,
-    WANTED,
-)
+from goals_of_bridge import ALONE, FASTSTREAM
+from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, LOOP, QUIX, TRANSACTIONS, WANTED
+from goals_of_telemetry import INSTRUMENTORS
 from judging import State
 from render import page_of
 from results import Part, Results
@@ -62,6 +55,7 @@ def write_messaging(results: Results) -> None:
     scheduled_start.write_start(results, starts, 10_000_000)
     retry_backlog.write_retries(results, [1.0] * ROUNDS)
     retry_backlog.write_retries(results, [1.0] * ROUNDS, replicas=3)
+    retry_recovery.write_recovery(results, {"key": [1.0] * ROUNDS, "unordered": [1.0] * ROUNDS})
     peer = {name: [1.0] for name in messaging.RABBITMQ}
     messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT}, peer)
 
