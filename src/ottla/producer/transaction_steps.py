@@ -258,6 +258,10 @@ class TransactionInProgress:
         self._steps = calls.steps
         self._timeout_s = timeout_s
 
+    def beginning(self) -> Steps[None]:
+        """Open it."""
+        return self._steps.begin(self._timeout_s)
+
 
 def _not_settled(error: OttlaError) -> str:
     return f"the abort is not settled, the next transaction begins with it: {error}"

@@ -164,7 +164,7 @@ class Transaction(TransactionInProgress):
         await run_async(self._steps.abort(self._timeout_s))
 
     async def __aenter__(self) -> Transaction:
-        await run_async(self._steps.begin(self._timeout_s))
+        await run_async(self.beginning())
         return self
 
     async def __aexit__(

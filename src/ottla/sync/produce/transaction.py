@@ -153,7 +153,7 @@ class Transaction(TransactionInProgress):
         run(self._steps.abort(self._timeout_s))
 
     def __enter__(self) -> Transaction:
-        run(self._steps.begin(self._timeout_s))
+        run(self.beginning())
         return self
 
     def __exit__(
