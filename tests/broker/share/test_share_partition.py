@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from broker_embedded.share.events import (
     Acknowledge,
@@ -66,18 +70,45 @@ def test_a_lot_is_leased_alone() -> None:
     assert acquire(partition, batches) == [AcquiredRange(6, 7, 1)]
 
 
-def test_ten_thousand_leases_of_one_record_take_less_than_2_mb() -> None:
+def lease_one_by_one(first_ms: int = 0) -> SharePartition:
+    """Lease as many records as a partition may have in flight, each with a run and a deadline of its own."""
     partition = SharePartition(PersistedState(0, 0), ShareSettings(max_locks=10_000))
-    tracemalloc.start()
     for offset in range(10_000):
-        acquire(partition, [LogBatch(offset, offset)], now_ms=offset, max_records=1, is_strict=True)
-    size, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+        acquire(partition, [LogBatch(offset, offset)], now_ms=first_ms + offset, max_records=1, is_strict=True)
+    return partition
+
+
+@contextmanager
+def memory_of(what: str) -> Iterator[list[int]]:
+    """Yield a list that has the bytes that were allocated and kept, once the block has ended."""
+    sizes: list[int] = []
+    tracemalloc.start()
+    try:
+        yield sizes
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    print(f"{what}: {sizes[0] / 1e6:.1f} MB")
+
+
+def test_ten_thousand_leases_of_one_record_take_less_than_2_mb() -> None:
+    with memory_of("10,000 leases") as sizes:
+        partition = lease_one_by_one()
     assert partition.in_flight == 10_000
-    assert size < 2_000_000
+    assert sizes[0] < 2_000_000
     expired = partition.step(Tick(), 1_000_000)
     assert len([each for each in expired if isinstance(each, Persist)]) == 1, "one write for all that expired together"
     assert acquire(partition, [LogBatch(0, 9_999)], now_ms=1_000_000)[0] == AcquiredRange(0, 9_999, 2)
+
+
+@pytest.mark.complete
+@pytest.mark.timeout(900)
+def test_a_million_leases_over_a_hundred_partitions_take_less_than_300_mb() -> None:
+    with memory_of("1,000,000 leases") as sizes:
+        partitions = [lease_one_by_one(number * 10_000) for number in range(100)]
+    assert sum(partition.in_flight for partition in partitions) == 1_000_000
+    assert sum(len(partition.runs) for partition in partitions) == 1_000_000
+    assert sizes[0] < 300_000_000
 
 
 def test_records_that_agree_are_one_run() -> None:
