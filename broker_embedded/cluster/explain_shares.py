@@ -31,7 +31,7 @@ def _how_it_stands(share: ShareFacts) -> str:
     return (
         f"Share group {share.group}: all records before {share.start_offset} are settled, and none from"
         f" {share.end_offset} on was delivered; {share.in_flight} in flight ({counts or 'none waits'},"
-        f" {settled} settled out of order), {share.sessions} members have a session."
+        f" {settled} settled out of order), {_members(share.sessions)}."
     )
 
 
@@ -94,3 +94,7 @@ def _is_full(share: ShareFacts) -> str:
         f" {share.start_offset} on, and share.partition.max.record.locks is {share.max_locks}. It ends when record"
         f" {share.start_offset} is settled."
     )
+
+
+def _members(sessions: int) -> str:
+    return "1 member has a session" if sessions == 1 else f"{sessions} members have a session"
