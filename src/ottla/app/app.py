@@ -18,28 +18,21 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.app.background.app_producers import AppProducer, AppProducerOptions, AsyncAppProducer
-from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
+from ottla.app.declaration.background_work import DeclaresBackground
 from ottla.app.declaration.declarations import Declarations
 from ottla.app.declaration.event_topic import DeclaresEvents
+from ottla.app.declaration.handler_decorator import refuse_redelivery
 from ottla.app.declaration.queue_decorator import DeclaresQueues
 from ottla.app.declaration.recurring import DeclaresTasks
-from ottla.app.declaration.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
+from ottla.app.declaration.route import Route
 from ottla.app.declaration.router import Router
 from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.handler_function import refuse_generators
 from ottla.app.handler.handler_options import (
-    RENAMED_OPTIONS,
-    FairBy,
-    ForBatch,
-    ForOne,
-    HandlerOptions,
-    OrderingName,
     TopicOptions,
-    Value,
 )
 from ottla.app.handler.resources import Open
 from ottla.app.running_apps import Runner, running_apps
@@ -47,45 +40,30 @@ from ottla.config import CreateTopics, declared_topics, settings_beside
 from ottla.config.arguments import explained, missing_attribute
 from ottla.config.chosen_address import address_in, say_which_of, without_address
 from ottla.config.clients import mapping_of
-from ottla.config.priorities import topics_of
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.partitions.handler_rate import Rate
-from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.current_task import is_on_event_loop
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import described, exception_entries
-from ottla.failures.outcomes import Dead, Outcome, Skip
-from ottla.failures.retry import NO_RETRY, RetryPolicy
-from ottla.failures.retry_topics import RetryTopics
-from ottla.once.exactly_once import ExactlyOnce
-from ottla.once.inbox import Inbox
-from ottla.outbox.outbox import Outbox
-from ottla.outbox.relaying import without_needed
+from ottla.failures.outcomes import Outcome
+from ottla.failures.retry import RetryPolicy
 from ottla.producer.later import checked_schedule
-from ottla.producer.signature import Key
-from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of
-from ottla.records import TopicPartition
+from ottla.quantities import Span, optional_seconds, seconds, seconds_of
 from ottla.schedule.headers import DEFAULT_NAME
-from ottla.serdes.base import SerdeOf
 from ottla.showing import shown
-from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
 from ottla.topics import text_problem, topic_problem
-from ottla.typevars import BytesLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _THREADS = "ottla.sync.serve.runner"
 _ASYNCIO = "ottla.aio.serve.runner"
-_MOST_CONCURRENT = 10_000
 
 
-class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
+class App(DeclaresQueues, DeclaresTasks, DeclaresBackground, DeclaresEvents):
     """A consuming service: its group, its handlers and what they share.
 
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
@@ -158,7 +136,7 @@ class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
                 "pulled Consumer or AsyncConsumer"
             )
         if isinstance(commit, AtMostOnce):
-            _refuse_redelivery("App", retry=retry, budget=budget)
+            refuse_redelivery("App", retry=retry, budget=budget)
         self.flow = flow or FlowLimits()
         self.drain_s = seconds("App", "drain_s", drain_s)
         self.start_timeout_s = optional_seconds("App", "start_timeout_s", start_timeout_s)
@@ -185,160 +163,6 @@ class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
         """What ended it beside a web application."""
 
     # Declaring
-
-    @overload
-    def handler(
-        self,
-        *topics: str,
-        value: type[bytes] | type[str] | type[int] | None = None,
-        batch: bool = False,
-        **options: Unpack[HandlerOptions],
-    ) -> Callable[[F], F]: ...
-
-    @overload
-    def handler(
-        self, *topics: str, value: SerdeOf[Value], batch: Literal[False] = False, **options: Unpack[HandlerOptions]
-    ) -> ForOne[Value]: ...
-
-    @overload
-    def handler(
-        self, *topics: str, value: SerdeOf[Value], batch: Literal[True], **options: Unpack[HandlerOptions]
-    ) -> ForBatch[Value]: ...
-
-    @overload
-    def handler(
-        self, *topics: str, value: Any = None, columns: Literal[True] | Sequence[str], **options: Unpack[HandlerOptions]
-    ) -> Callable[[F], F]: ...
-
-    @explained("App.handler", renamed=RENAMED_OPTIONS)
-    def handler(
-        self,
-        *topics: str,
-        value: Any = None,
-        key: Any = None,
-        group: str | None = None,
-        retry: RetryPolicy | None = None,
-        retry_topics: RetryTopics | None = None,
-        dead_letter_topic: str | None = None,
-        on_error: Mapping[type[BaseException], Outcome] | None = None,
-        concurrency: int = 1,
-        ordering: Ordering | OrderingName = Ordering.PARTITION,
-        batch: bool = False,
-        columns: bool | Sequence[str] = False,
-        to: str | None = None,
-        max_batch: int | None = None,
-        linger_ms: int = 0,
-        max_records_per_turn: int | None = None,
-        fair_by: FairBy = "records",
-        weight_of: Callable[[TopicPartition], int] | None = None,
-        max_rate: Rate | None = None,
-        budget: DeadLetterBudget | None = None,
-        ttl_s: Span | None = None,
-        on_expired: Skip | Dead | None = None,
-        expires_grace_s: Span = 0.0,
-        reserve: Mapping[str, int] | None = None,
-        inbox: Inbox | None = None,
-        offsets: TransactionStore | None = None,
-        exactly_once: ExactlyOnce | None = None,
-        name: str | None = None,
-    ) -> Callable[[F], F]:
-        """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work; the page "Options of a
-        handler" (reference/handler-options) has a table of what goes together.
-
-        `concurrency` is how many runs may be handled at the same time; `ordering` what stays in order meanwhile:
-        ``"partition"``, ``"key"`` or ``"unordered"``. With `batch` the handler gets lists, at most `max_batch` records
-        of one partition, and may return one outcome per record; a batch that is not full waits `linger_ms` for more.
-        With `columns` it gets them as an Arrow `RecordBatch` (or as what its annotation names: `polars.DataFrame`,
-        `pandas.DataFrame`, `pyarrow.Table`), of at most `max_batch` rows (20,000 if not given), and may return
-        `Outcomes` of single rows; ``columns=["key", "offset"]`` adds those columns to the value's own. Rows that it
-        returns or yields are written to the topic `to` before their offsets are committed, or with them in one
-        transaction.
-        `max_records_per_turn` bounds a partition's turn when several have records: 128 if not given, 500 with `inbox`
-        or `offsets`, fewer with a slow handler. With ``fair_by="bytes"`` it counts bytes instead of records.
-
-        With ``max_rate=Rate(200)`` the handler gets at most 200 records per second in this process, each delivery of a
-        record counted. What waits for that is ready and not late; its partition is paused once enough is buffered.
-
-        `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
-        that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
-        are none in place.
-
-        A record that has expired is not handed to the handler. It expires at the time in its header
-        `ottla-expires-at` (`send(expires_after=...)` writes it), and `ttl_s` seconds after its timestamp; the earlier
-        counts, `expires_grace_s` is added. ``on_expired=Skip()``, the default, passes over it,
-        ``on_expired=Dead("too old")`` writes it to the dead letter topic.
-
-        With `Priorities` in place of topics, the highest priority that has records goes next, and each lower one at
-        least as often as was declared. ``reserve={"urgent": 1}`` keeps one of the `concurrency` for that priority.
-
-        With ``inbox=Inbox(store)`` a message that was handled before is not handled again, whichever offset its copy
-        has. If the store is a database, a parameter named `transaction` is the open transaction in which it is marked.
-        ``offsets=store`` keeps the partition's offset in that transaction: what the handler does through it happens
-        exactly once per record, in order.
-
-        With ``exactly_once=ExactlyOnce()`` a parameter named `out` sends records: they, the record's offset and a dead
-        letter are written in one Kafka transaction. `read_committed` consumers see each result exactly once, in order.
-        """
-        for topic in topics:
-            if not isinstance(topic, str):
-                raise ConfigError(
-                    f"handler: found {shown(topic)} for a topic, wanted names: @app.handler('orders', 'returns')"
-                )
-        if fair_by not in ("records", "bytes"):
-            raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
-
-        why = "each is a thread or a task, which is made when the app starts"
-        count("handler", "concurrency", concurrency, most=_MOST_CONCURRENT, why=why)
-        self._refuse_while_running("a handler")
-        is_once = isinstance(self.commit, AtMostOnce)
-        names, priorities = topics_of("handler", topics)
-
-        def decorate(function: F) -> F:
-            handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
-            if is_once:
-                _refuse_redelivery(handler_name, retry=retry, retry_topics=retry_topics, budget=budget)
-            turn = _most_records(handler_name, batch, columns, max_batch, max_records_per_turn)
-            if turn is None and exactly_once is not None:
-                turn = getattr(exactly_once, "max_records", 1)
-            route = Route(
-                name=handler_name,
-                handler=function,
-                events=function if isinstance(function, EventHandlers) else None,
-                topics=frozenset(names),
-                group=group or self.group,
-                value=value,
-                key=key,
-                retry=retry or (NO_RETRY if is_once or retry_topics is not None else self._retry),
-                is_at_most_once=is_once,
-                retry_topics=retry_topics,
-                dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
-                on_error={**self._on_error, **exception_entries(on_error)},
-                concurrency=concurrency,
-                ordering=ordering_of(ordering, handler_name),
-                is_batch=batch or columns is not False,
-                columns=None if columns is False else () if columns is True else tuple(columns),
-                to=to,
-                linger_ms=linger_ms,
-                max_records_per_turn=turn,
-                is_fair_by_bytes=fair_by == "bytes",
-                weight_of=weight_of,
-                max_rate=max_rate,
-                budget=budget or self._budget,
-                ttl_s=ttl_s,
-                on_expired=on_expired,
-                expires_grace_s=expires_grace_s,
-                priorities=priorities,
-                reserve=reserve,
-                inbox=inbox,
-                offsets=offsets,
-                exactly_once=exactly_once,
-                hooks=self.hooks,
-                resources=self._parts.resources,
-            )
-            self._add(route)
-            return function
-
-        return decorate
 
     def override(self, instead: Mapping[Open, Open]) -> AbstractContextManager[None]:
         """Open other resources for a while, in tests: ``with app.override({open_session: open_fake}): ...``."""
@@ -373,110 +197,6 @@ class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
         refuse_generators(function, "on_stop")
         self._parts.on_stop.append(function)
         return function
-
-    @overload
-    def producer(
-        self, *, value: None = None, key: None = None, **options: Unpack[AppProducerOptions]
-    ) -> AppProducer[BytesLike, BytesLike]: ...
-
-    @overload
-    def producer(
-        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[AppProducerOptions]
-    ) -> AppProducer[Value, BytesLike]: ...
-
-    @overload
-    def producer(
-        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
-    ) -> AppProducer[BytesLike, Key]: ...
-
-    @overload
-    def producer(
-        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
-    ) -> AppProducer[Value, Key]: ...
-
-    @overload
-    def producer(
-        self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
-    ) -> AppProducer[Any, Any]: ...
-
-    def producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AppProducer[Any, Any]:
-        """Return a producer for handlers and hooks: open while the app runs, closed when it has stopped. It takes the
-        options of `Producer`, and has the app's address and `producer_settings`, with `settings` on top. Async handlers
-        await the sends of `async_producer`.
-
-        `topics` are those that it sends to, for the app's AsyncAPI document (`ottla asyncapi`). Sends to others are not
-        refused."""
-        self._refuse_while_running("a producer")
-        producer: AppProducer[Any, Any] = AppProducer(self, {"value": value, "key": key, **options})
-        self._parts.producers.append(producer)
-        return producer
-
-    @overload
-    def async_producer(
-        self, *, value: None = None, key: None = None, **options: Unpack[AppProducerOptions]
-    ) -> AsyncAppProducer[BytesLike, BytesLike]: ...
-
-    @overload
-    def async_producer(
-        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[AppProducerOptions]
-    ) -> AsyncAppProducer[Value, BytesLike]: ...
-
-    @overload
-    def async_producer(
-        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
-    ) -> AsyncAppProducer[BytesLike, Key]: ...
-
-    @overload
-    def async_producer(
-        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
-    ) -> AsyncAppProducer[Value, Key]: ...
-
-    @overload
-    def async_producer(
-        self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
-    ) -> AsyncAppProducer[Any, Any]: ...
-
-    def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:
-        """Return the same for async handlers. Options are `AsyncProducer`'s."""
-        self._refuse_while_running("a producer")
-        producer: AsyncAppProducer[Any, Any] = AsyncAppProducer(self, {"value": value, "key": key, **options})
-        self._parts.producers.append(producer)
-        return producer
-
-    def relay(
-        self,
-        outbox: Outbox,
-        *,
-        interval_s: Span = 0.1,
-        batch_rows: int = 500,
-        batch_bytes: int = 4 * 1024 * 1024,
-        lease_s: Span = 10.0,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Relay the records of `outbox` to Kafka while the app runs, in a thread of its own.
-
-        Of several relays of one outbox, in any number of processes, one works; another one takes over at once when it
-        stops, and after `lease_s` when it died. `interval_s` is how often the database is asked while nothing waits;
-        at most `batch_rows` rows of `batch_bytes` together are read at a time. `settings` are a producer's, beside the
-        app's `producer_settings`. The app is not ready once rows have waited for `unready_after_s`.
-        """
-        self._refuse_while_running("a relay")
-        self._parts.relays.append(
-            AppRelay(
-                self,
-                outbox,
-                {
-                    "interval_s": interval_s,
-                    "batch_rows": batch_rows,
-                    "batch_bytes": batch_bytes,
-                    "lease_s": lease_s,
-                    "settings": {**without_needed(self.producer_settings), **(settings or {})},
-                    "unready_after_s": self.unready_after_s,
-                    "drain_s": self.drain_s,
-                    "hooks": self.hooks,
-                },
-            )
-        )
 
     # Running
 
@@ -579,11 +299,6 @@ class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
         if self._runner is not None:
             raise LifecycleError(f"app {self.group!r} runs already: declare {what} before run() or serve()")
 
-    def _handle(self, topic: str, value: Any, options: TopicOptions, function: Callable[..., Any]) -> None:
-        """Declare the handler of a recurring task."""
-        declare: Callable[[Any], Any] = self.handler(topic, value=value, **options)
-        declare(function)
-
     def _declare_events(
         self, old: Route | None, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions
     ) -> Route:
@@ -595,18 +310,6 @@ class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
             return self._parts.routes[-1]
 
         return self._parts.replace(old, add)
-
-    def _add(self, route: Route) -> None:
-        same_group = [other for other in self._parts.routes if other.group == route.group]
-        if any((other.queue is None) != (route.queue is None) for other in same_group):
-            raise ConfigError(
-                f"{route.name}: group {route.group!r} has handlers and a queue, and a share group cannot have the name "
-                f"of a consumer group; give the queue a group of its own: group={route.group + '.queue'!r}"
-            )
-        if any(other.name == route.name for other in same_group):
-            raise ConfigError(f"group {route.group!r} has a handler named {route.name!r} already; give one a name=")
-        plans_by_topic([other.plan() for other in [*same_group, route]])
-        self._parts.routes.append(route)
 
     def _adopt(self, runner: Runner) -> None:
         for check in self._parts.start_checks:
@@ -629,34 +332,6 @@ class App(DeclaresQueues, DeclaresEvents, DeclaresTasks):
         with self._lock:
             self._runner = None
             running_apps.discard(self)
-
-
-def _most_records(
-    name: str, batch: bool, columns: bool | Sequence[str], max_batch: int | None, per_turn: int | None
-) -> int | None:
-    """Return how many records a handler gets at a time; None: as its route says."""
-    if columns is False and not batch:
-        if max_batch is not None:
-            raise ConfigError(
-                f"{name}: found max_batch={shown(max_batch)} for a handler of single records, wanted batch=True or "
-                "columns=True beside it, or max_records_per_turn= for the length of a turn"
-            )
-        return per_turn
-    if per_turn is not None:
-        raise ConfigError(
-            f"{name}: found max_records_per_turn={shown(per_turn)} for a handler of batches, wanted "
-            f"max_batch={shown(per_turn)}: a turn of it is a batch"
-        )
-    if max_batch is not None:
-        return max_batch
-    return DEFAULT_BATCH_ROWS if columns is not False else DEFAULT_BATCH_RECORDS
-
-
-def _refuse_redelivery(place: str, **given: object) -> None:
-    """Refuse what delivers a record again, where records are delivered at most once."""
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(f"{place}: {name}= delivers a record again, and commit=AtMostOnce() never does")
 
 
 def use_address(app: App, servers: str) -> None:

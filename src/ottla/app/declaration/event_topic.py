@@ -11,10 +11,11 @@ def on_other(record: Record[bytes]) -> None: ...
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from ottla.app.declaration.declaring import Declares
 from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.handler_function import refuse_generators
 from ottla.app.handler.handler_options import ForOne, TopicOptions, Value
@@ -26,7 +27,6 @@ from ottla.serdes.tags import Tag
 from ottla.showing import shown
 
 if TYPE_CHECKING:
-    from ottla.app.declaration.declarations import Declarations
     from ottla.app.declaration.route import Route
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -104,13 +104,8 @@ class EventTopic:
         return f"EventTopic({self._events.name!r}, by={self._events.by!r})"
 
 
-class DeclaresEvents(ABC):
-    """The part of `App` that declares topics of several event types."""
-
-    _parts: Declarations
-
-    @abstractmethod
-    def _refuse_while_running(self, what: str) -> None: ...
+class DeclaresEvents(Declares):
+    """The part of `App` and `Router` that declares topics of several event types."""
 
     @abstractmethod
     def _declare_events(

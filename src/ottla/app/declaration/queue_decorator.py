@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.declaring import DeclaresOnApp, check_concurrency
 from ottla.app.declaration.route import Route
 from ottla.app.handler.handler_options import ForOne, Value
 from ottla.app.queue.queue_options import DEFAULT_MAX_JOB_S, Start, queue_options
@@ -18,14 +17,11 @@ from ottla.failures.exceptions import exception_entries
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.once.inbox import Inbox
-from ottla.quantities import Span, count
+from ottla.quantities import Span
 from ottla.serdes.base import SerdeOf
 from ottla.showing import shown
-from ottla.telemetry import Hooks
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-MOST_CONCURRENT = 10_000
 
 
 class _Options(TypedDict, total=False):
@@ -48,21 +44,8 @@ class _Options(TypedDict, total=False):
     name: str | None
 
 
-class DeclaresQueues(ABC):
+class DeclaresQueues(DeclaresOnApp):
     """The part of `App` that declares queues."""
-
-    group: str
-    dead_letter_topic: str | None
-    hooks: Hooks | None
-    _parts: Declarations
-    _on_error: dict[type[BaseException], Outcome]
-    _budget: DeadLetterBudget | None
-
-    @abstractmethod
-    def _add(self, route: Route) -> None: ...
-
-    @abstractmethod
-    def _refuse_while_running(self, what: str) -> None: ...
 
     @overload
     def queue(
@@ -125,8 +108,7 @@ class DeclaresQueues(ABC):
                 raise ConfigError(
                     f"queue: found {shown(topic)} for a topic, wanted names: @app.queue('images', 'videos')"
                 )
-        why = "each is a thread or a task, which is made when the app starts"
-        count("queue", "concurrency", concurrency, most=MOST_CONCURRENT, why=why)
+        check_concurrency("queue", concurrency)
         self._refuse_while_running("a queue")
 
         def decorate(function: F) -> F:

@@ -7,13 +7,12 @@ def daily_report(run: TaskRun) -> None: ...
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
 
 from ottla.app.background.app_tasks import AppTasks
-from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.handler_decorator import DeclaresHandlers
 from ottla.app.handler.handler_options import TopicOptions
 from ottla.config.arguments import explained
 from ottla.errors import ConfigError
@@ -34,19 +33,8 @@ _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 _VERSION: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*\Z")
 
 
-class DeclaresTasks(ABC):
+class DeclaresTasks(DeclaresHandlers):
     """The part of `App` that declares recurring tasks."""
-
-    group: str
-    bootstrap_servers: Any
-    settings: dict[str, Any]
-    _parts: Declarations
-
-    @abstractmethod
-    def _handle(self, topic: str, value: Any, options: TopicOptions, function: Callable[..., Any]) -> None: ...
-
-    @abstractmethod
-    def _refuse_while_running(self, what: str) -> None: ...
 
     @explained("App.every")
     def every(
@@ -113,7 +101,7 @@ class DeclaresTasks(ABC):
         def decorate(function: F) -> F:
             if any(each.id == definition.id for each in tasks.definitions):
                 raise ConfigError(f"{name}: group {group!r} has a task with this id already")
-            self._handle(definition.topic, Json(TaskRun), options, function)
+            self.handler(definition.topic, value=Json(TaskRun), **options)(function)
             tasks.add(schedule_name, definition)
             return function
 
