@@ -26,18 +26,6 @@ class MaintainedLog(ReadableLog):
 
     # -- rolling
 
-    def roll_if_needed(self, *, now_ms: int) -> bool:
-        """Roll the active segment, without an append, if what it holds is older than segment.ms."""
-        active = self.segments.active
-        first_ms = active.first_batch_timestamp_ms
-        if active.size == 0 or first_ms is None:
-            return False
-        started_ms = first_ms if first_ms >= 0 else active.created_ms
-        if now_ms - started_ms <= self._config.segment_ms:
-            return False
-        self._roll_at(self.log_end_offset, now_ms)
-        return True
-
     def roll(self) -> None:
         """Start a new active segment at the log end offset, unless the active one is empty."""
         if self.segments.active.size:

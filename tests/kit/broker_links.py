@@ -13,9 +13,10 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from frame_reader import FrameReader
+
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.codec import decode_response
-from ottla_wire.protocol.framing import FrameReader
 from ottla_wire.protocol.headers import decode_request_header, decode_response_header, encode_response_frame
 
 T = TypeVar("T")

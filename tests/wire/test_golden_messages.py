@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla_wire.protocol import samples
+import message_samples as samples
 
 GOLDEN = Path(__file__).with_name("golden_messages.txt")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from frame_reader import FrameReader
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_wire.protocol import ApiKey, FrameTooLarge, ProtocolError, codec, headers, schemas
-from ottla_wire.protocol.framing import FrameReader
 
 # Importing kafka-python warns of deprecated functions; this way of importing it does not turn that into an error.
 PeerHeader = pytest.importorskip("kafka.protocol.api_header").RequestHeader

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+import message_samples as samples
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_wire.protocol import ApiKey, codec, samples, schemas
+from ottla_wire.protocol import ApiKey, codec, schemas
 
 kafka = pytest.importorskip("kafka")
 

@@ -6,11 +6,12 @@ import resource
 import sys
 from random import Random
 
+import message_samples as samples
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_wire.protocol import ApiKey, ProtocolError, codec, samples, schemas
+from ottla_wire.protocol import ApiKey, ProtocolError, codec, schemas
 
 seeds = st.integers(0, 2**32)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+import message_samples as samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_wire.protocol import codec, samples, schemas
+from ottla_wire.protocol import codec, schemas
 
 seeds = st.integers(0, 2**32)
 
@@ -37,10 +38,10 @@ def test_a_message_may_lie_anywhere_in_any_kind_of_buffer(message_cases):
         case = random.choice(list(message_cases.values()))
         encoded = case.encode(samples.random_body(case.schema, case.version, random))
         expected = case.decode(encoded)
-        decode_at = codec.decode_request_at if case.direction == "request" else codec.decode_response_at
+        decoder = codec.request_decoder if case.direction == "request" else codec.response_decoder
         frame = before + encoded + behind
         for buffer in (frame, bytearray(frame), memoryview(frame)):
-            message, end = decode_at(case.api_key, case.version, buffer, len(before))
+            message, end = decoder(case.api_key, case.version)(buffer, len(before))
             assert message == expected
             assert end == len(before) + len(encoded)
 

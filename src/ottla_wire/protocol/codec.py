@@ -1,7 +1,7 @@
 """Encode and decode messages: requests, responses, coordinator and metadata records.
 
 Functions are compiled at the first use of each (message, version, direction), about a quarter of a millisecond each.
-Decoding ignores bytes behind the message, as Kafka does; `decode_*_at` return where the message ended.
+Decoding ignores bytes behind the message, as Kafka does; a decoder itself returns where the message ended.
 """
 
 from __future__ import annotations
@@ -45,14 +45,6 @@ def encode_response_parts(api_key: ApiKey, version: int, body: Body) -> list[Par
 
 def decode_response(api_key: ApiKey, version: int, buffer: Buffer, offset: int = 0) -> Message:
     return response_decoder(api_key, version)(buffer, offset)[0]
-
-
-def decode_request_at(api_key: ApiKey, version: int, buffer: Buffer, offset: int = 0) -> tuple[Message, int]:
-    return request_decoder(api_key, version)(buffer, offset)
-
-
-def decode_response_at(api_key: ApiKey, version: int, buffer: Buffer, offset: int = 0) -> tuple[Message, int]:
-    return response_decoder(api_key, version)(buffer, offset)
 
 
 # ---- records of the internal topics -------------------------------------------------------------------------------

@@ -22,32 +22,3 @@ def frame_size(buffer: Buffer, position: int, max_frame_bytes: int) -> int | Non
             position=position,
         )
     return size
-
-
-class FrameReader:
-    """Bytes in, frames out. A frame's memory is taken as its bytes arrive, never on the word of its size."""
-
-    def __init__(self, max_frame_bytes: int) -> None:
-        self.max_frame_bytes = max_frame_bytes
-        self._pending = bytearray()
-
-    @property
-    def pending_bytes(self) -> int:
-        return len(self._pending)
-
-    def feed(self, data: Buffer) -> list[bytes]:
-        """Return the frames, without their sizes, that `data` completes."""
-        pending = self._pending
-        pending += data
-        frames: list[bytes] = []
-        position = 0
-        try:
-            while (size := frame_size(pending, position, self.max_frame_bytes)) is not None:
-                end = position + SIZE_BYTES + size
-                if end > len(pending):
-                    break
-                frames.append(bytes(memoryview(pending)[position + SIZE_BYTES : end]))
-                position = end
-        finally:
-            del pending[:position]
-        return frames

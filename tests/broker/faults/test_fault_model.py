@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from message_samples import fixed_body
 
 from broker_embedded.cluster.faults import Corrupt, FaultModel, Faults, OnLoop, RequestSource
 from broker_embedded.cluster.faults.public import add_from_json
@@ -14,7 +15,6 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, schemas
 from ottla_wire.protocol.message import Message
-from ottla_wire.protocol.samples import fixed_body
 
 TOPIC_ID = b"\x07" * 16
 

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from message_samples import fixed_body, random_body
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey, headers, schemas
-from ottla_wire.protocol.samples import fixed_body, random_body
 
 Connect = Callable[[str], Any]
 

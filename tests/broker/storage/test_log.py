@@ -179,9 +179,9 @@ def test_records_without_timestamps_roll_by_the_clock(make_store: Callable[..., 
     store.clock.advance(HOUR_MS)
     store.append(b"y", timestamp_ms=-1)
     assert len(store.log.segments) == 1
-    assert not store.log.roll_if_needed(now_ms=store.clock.now_ms())
     store.clock.advance(1)
-    assert store.log.roll_if_needed(now_ms=store.clock.now_ms())
+    store.append(b"z", timestamp_ms=-1)
+    assert [segment.base_offset for segment in store.log.segments] == [0, 2]
 
 
 def test_a_full_index_rolls_the_segment(make_store: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Bodies made from a schema: for golden bytes, round trips and fuzzing, ours and those of the broker's tests.
+"""Bodies made from a schema: for golden bytes, round trips and fuzzing.
 
 `fixed_body` is the same for ever, so that bytes made from it once by another implementation can be kept in a file.
 `random_body` draws from the generator that it is given.
