@@ -99,18 +99,24 @@ def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str], *, as_giv
             places += _broker_places(broker, definition.synonym)
         elif name in _BROKER_NAMES:
             places.append((_BROKER_NAMES[name], definition.format(definition.default), ConfigSource.DEFAULT))
-        views.append(
-            SettingView(
-                name=name,
-                value=places[0][1] if places else definition.format(definition.default),
-                source=places[0][2] if places else ConfigSource.DEFAULT,
-                read_only=False,
-                type=definition.type,
-                doc=definition.doc,
-                synonyms=places,
-            )
-        )
+        views.append(_view(definition, places, without_places=definition.format(definition.default)))
     return views
+
+
+def _view(
+    definition: Definition, places: list[Synonym], *, without_places: str | None = None, read_only: bool = False
+) -> SettingView:
+    """Return a setting whose value is that of the first place."""
+    _, value, source = places[0] if places else ("", without_places, ConfigSource.DEFAULT)
+    return SettingView(
+        name=definition.name,
+        value=value,
+        source=source,
+        read_only=read_only,
+        type=definition.type,
+        doc=definition.doc,
+        synonyms=places,
+    )
 
 
 def _meaning(definition: Definition, value: str) -> str | None:
@@ -134,17 +140,7 @@ def group_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[S
         else:
             default = definition.format(definition.default)
             places.append((definition.synonym or name, default, ConfigSource.DEFAULT))
-        views.append(
-            SettingView(
-                name=name,
-                value=places[0][1],
-                source=places[0][2],
-                read_only=False,
-                type=definition.type,
-                doc=definition.doc,
-                synonyms=places,
-            )
-        )
+        views.append(_view(definition, places))
     return views
 
 
@@ -157,17 +153,7 @@ def broker_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[Setting
             places = [place for place in places if place[2] is ConfigSource.DYNAMIC_DEFAULT_BROKER]
             if not places:
                 continue
-        views.append(
-            SettingView(
-                name=name,
-                value=places[0][1] if places else None,
-                source=places[0][2] if places else ConfigSource.DEFAULT,
-                read_only=definition.update_mode is UpdateMode.READ_ONLY,
-                type=definition.type,
-                doc=definition.doc,
-                synonyms=places,
-            )
-        )
+        views.append(_view(definition, places, read_only=definition.update_mode is UpdateMode.READ_ONLY))
     views += _unknown_settings(broker, cluster_wide=cluster_wide)
     return views if cluster_wide else _node_settings(broker) + _IN_HOURS + views
 
