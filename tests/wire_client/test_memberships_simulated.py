@@ -31,7 +31,8 @@ from broker_embedded.coordinator.group.classic import (
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
 from broker_embedded.coordinator.group.config import GroupConfig
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
-from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest, HeartbeatResponse
+from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest
+from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
 from broker_embedded.coordinator.group.shard import GroupShard
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.metadata.records import ResourceType
-from ottla_wire.protocol import ErrorCode
 
 from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord
 from .consumer.group import ConsumerGroup
-from .consumer.heartbeat import ConsumerGroupConfig, ConsumerHeartbeatRequest, HeartbeatResponse, heartbeat
+from .consumer.heartbeat import ConsumerGroupConfig, ConsumerHeartbeatRequest, heartbeat
 from .consumer.leave import expire, leave
 from .consumer.member import MemberState
 from .consumer.records import ConsumerRecord, GroupEpoch, MemberMetadata, Regex, encode
-from .timed_groups import TimedGroups
+from .heartbeats import HeartbeatResponse
+from .timed_groups import TimedGroups, refusal
 
 
 class ConsumerGroups(TimedGroups[ConsumerGroup, ConsumerRecord]):
@@ -78,13 +77,12 @@ class ConsumerGroups(TimedGroups[ConsumerGroup, ConsumerRecord]):
         try:
             records, response = self._handle(group, request)
         except BrokerError as error:
-            reply.settle(_refusal(error.code, error.message))
+            reply.settle(refusal(error.code, error.message))
             return
         if is_new:
             self._groups[group.group_id] = group
             on_joined()
-        self._append(group, records, lambda error: _answer(reply, response, error), before=before)
-        self._arm(group)
+        self._write(group, records, reply, response, before=before)
 
     def _handle(
         self, group: ConsumerGroup, request: ConsumerHeartbeatRequest
@@ -102,20 +100,10 @@ class ConsumerGroups(TimedGroups[ConsumerGroup, ConsumerRecord]):
         )
 
     def _config_of(self, group: ConsumerGroup) -> ConsumerGroupConfig:
-        """Return the settings as they are now: a change is seen by the next heartbeat."""
-        overrides = self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
-        return self._config().consumer_of(overrides)
+        return self._config().consumer_of(self._overrides_of(group))
 
     def _encoded(self, group: ConsumerGroup, record: ConsumerRecord) -> CoordinatorRecord:
         return encode(group.group_id, record)
 
     def _expire(self, group: ConsumerGroup) -> Sequence[ConsumerRecord]:
         return expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
-
-
-def _answer(reply: Reply[HeartbeatResponse], response: HeartbeatResponse, error: ErrorCode) -> None:
-    reply.settle(response if error is ErrorCode.NONE else _refusal(error, "the group could not be written; try again"))
-
-
-def _refusal(error: ErrorCode, message: str) -> HeartbeatResponse:
-    return HeartbeatResponse(error=error, error_message=message or None)

@@ -31,10 +31,11 @@ from .classic import (
 from .config import GroupConfig
 from .consumer import records as consumer_records
 from .consumer.group import ConsumerGroup
-from .consumer.heartbeat import ConsumerHeartbeatRequest, HeartbeatResponse
+from .consumer.heartbeat import ConsumerHeartbeatRequest
 from .consumer.member import JOIN_EPOCH
 from .consumer_groups import ConsumerGroups
 from .groups import ClassicGroups
+from .heartbeats import HeartbeatResponse
 from .offsets.manager import OffsetManager
 from .requests import (
     CommitOffsets,
@@ -45,9 +46,10 @@ from .requests import (
     OffsetsFetched,
 )
 from .share import records as share_records
-from .share.heartbeat import ShareHeartbeat, ShareHeartbeatResponse
+from .share.heartbeat import ShareHeartbeat
 from .share_groups import ShareGroups
 from .share_offsets import ShareOffsets, ShareStates
+from .timed_groups import refusal
 
 log = logging.getLogger(__name__)
 
@@ -172,9 +174,7 @@ class GroupShard:
             kind = "does not exist" if classic is None else "is not a consumer group: members use the classic protocol"
             if is_shared:
                 kind = "is not a consumer group: it is a share group"
-            reply.settle(
-                HeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"group {group_id!r} {kind}")
-            )
+            reply.settle(refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} {kind}"))
         elif classic is None:
             self.consumer.heartbeat(request, reply)
         else:
@@ -183,11 +183,10 @@ class GroupShard:
 
     # -- KIP-932
 
-    def share_heartbeat(self, request: ShareHeartbeat, reply: Reply[ShareHeartbeatResponse]) -> None:
+    def share_heartbeat(self, request: ShareHeartbeat, reply: Reply[HeartbeatResponse]) -> None:
         group_id = request.group_id
         if self.classic.get(group_id) is not None or self.consumer.get(group_id) is not None:
-            message = f"group {group_id!r} is not a share group"
-            reply.settle(ShareHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message))
+            reply.settle(refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is not a share group"))
             return
         group = self.share.heartbeat(request, reply)
         if group is not None:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.metadata.records import ResourceType
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord
 from .consumer.member import JOIN_EPOCH, LEAVE_EPOCH
+from .heartbeats import HeartbeatResponse
 from .share.group import ShareGroup
 from .share.heartbeat import (
     ShareGroupConfig,
     ShareHeartbeat,
-    ShareHeartbeatResponse,
     expire,
     heartbeat,
     leave,
 )
 from .share.records import GroupRecord, MemberRecord, ShareRecord, encode
-from .timed_groups import TimedGroups, log_failure
+from .timed_groups import TimedGroups, log_failure, refusal
 
 
 class ShareGroups(TimedGroups[ShareGroup, ShareRecord]):
@@ -56,22 +55,21 @@ class ShareGroups(TimedGroups[ShareGroup, ShareRecord]):
 
     # -- requests
 
-    def heartbeat(self, request: ShareHeartbeat, reply: Reply[ShareHeartbeatResponse]) -> ShareGroup | None:
+    def heartbeat(self, request: ShareHeartbeat, reply: Reply[HeartbeatResponse]) -> ShareGroup | None:
         """Answer when the log has what the heartbeat changed. Returns the group; None if it was refused."""
         known = self._groups.get(request.group_id)
         if known is None and request.member_epoch != JOIN_EPOCH:
             message = f"group {request.group_id!r} does not exist"
-            reply.settle(ShareHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message))
+            reply.settle(refusal(ErrorCode.GROUP_ID_NOT_FOUND, message))
             return None
         group = ShareGroup(request.group_id) if known is None else known
         try:
             records, response = self._handle(group, request)
         except BrokerError as error:
-            reply.settle(_refusal(error.code, error.message))
+            reply.settle(refusal(error.code, error.message))
             return None
         self._groups[group.group_id] = group
-        self._append(group, records, lambda error: _answer(reply, response, error))
-        self._arm(group)
+        self._write(group, records, reply, response)
         return group
 
     def add(self, group: ShareGroup, record: ShareRecord, on_done: Callable[[ErrorCode], None]) -> None:
@@ -83,7 +81,7 @@ class ShareGroups(TimedGroups[ShareGroup, ShareRecord]):
         """Move the group epoch, which is the state epoch of what is altered from now on."""
         self.add(group, GroupRecord(epoch=group.epoch + 1, metadata_hash=group.metadata_hash), log_failure)
 
-    def _handle(self, group: ShareGroup, request: ShareHeartbeat) -> tuple[list[ShareRecord], ShareHeartbeatResponse]:
+    def _handle(self, group: ShareGroup, request: ShareHeartbeat) -> tuple[list[ShareRecord], HeartbeatResponse]:
         image = self._context.metadata()
         if request.member_epoch == LEAVE_EPOCH:
             return leave(group, request, image=image)
@@ -97,20 +95,10 @@ class ShareGroups(TimedGroups[ShareGroup, ShareRecord]):
         )
 
     def _config_of(self, group: ShareGroup) -> ShareGroupConfig:
-        """Return the settings as they are now: a change is seen by the next heartbeat."""
-        overrides = self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
-        return self._config().share_of(overrides)
+        return self._config().share_of(self._overrides_of(group))
 
     def _encoded(self, group: ShareGroup, record: ShareRecord) -> CoordinatorRecord:
         return encode(group.group_id, record)
 
     def _expire(self, group: ShareGroup) -> Sequence[ShareRecord]:
         return expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
-
-
-def _answer(reply: Reply[ShareHeartbeatResponse], response: ShareHeartbeatResponse, error: ErrorCode) -> None:
-    reply.settle(response if error is ErrorCode.NONE else _refusal(error, "the group could not be written; try again"))
-
-
-def _refusal(error: ErrorCode, message: str) -> ShareHeartbeatResponse:
-    return ShareHeartbeatResponse(error=error, error_message=message or None)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from broker_embedded.metadata.records import ResourceType
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.errors import client_error
+from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
 from .config import GroupConfig
+from .heartbeats import HeartbeatResponse
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +75,28 @@ class TimedGroups(ABC, Generic[G, R]):
     def _expire(self, group: G) -> Sequence[R]:
         """Apply the deadlines that have passed. Returns the records of what changed."""
 
+    def _overrides_of(self, group: G) -> Mapping[str, str]:
+        """Return the group's own settings as they are now: a change is seen by the next heartbeat."""
+        return self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
+
+    def _write(
+        self,
+        group: G,
+        records: Sequence[R],
+        reply: Reply[HeartbeatResponse],
+        response: HeartbeatResponse,
+        *,
+        before: Sequence[CoordinatorRecord] = (),
+    ) -> None:
+        """Answer a heartbeat when the log has what it changed."""
+
+        def written(error: ErrorCode) -> None:
+            failed = error is not ErrorCode.NONE
+            reply.settle(refusal(error, "the group could not be written; try again") if failed else response)
+
+        self._append(group, records, written, before=before)
+        self._arm(group)
+
     # -- time
 
     def _arm(self, group: G) -> None:
@@ -115,6 +140,10 @@ class TimedGroups(ABC, Generic[G, R]):
             on_done(client_error(error))
 
         self._context.append(batch, appended)
+
+
+def refusal(error: ErrorCode, message: str) -> HeartbeatResponse:
+    return HeartbeatResponse(error=error, error_message=message or None)
 
 
 def log_failure(error: ErrorCode) -> None:

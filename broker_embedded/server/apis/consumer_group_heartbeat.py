@@ -11,16 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.coordinator.group.consumer.assignment import of_message, to_message
-from broker_embedded.coordinator.group.consumer.heartbeat import (
-    ConsumerHeartbeatRequest,
-    HeartbeatResponse,
-    check_request,
-)
+from broker_embedded.coordinator.group.consumer.assignment import of_message
+from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest, check_request
 from broker_embedded.coordinator.group.consumer.member import JOIN_EPOCH
+from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
 from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.server.handling.group_bodies import heartbeat_body
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.context import Body, RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -56,7 +54,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     check_request(wanted, coordinator.config().consumer, requires_member_id=chooses_id)
     if wanted.member_epoch == JOIN_EPOCH and not wanted.member_id:
         wanted = coordinator.with_member_id(wanted)
-    reply: Reply[HeartbeatResponse] = Reply(_body)
+    reply: Reply[HeartbeatResponse] = Reply(heartbeat_body)
     coordinator.shard_of(request.group_id).consumer_heartbeat(wanted, reply)
     return response_of(reply)
 
@@ -68,16 +66,3 @@ def _may_describe(ctx: RequestContext[Needs]) -> Callable[[str], bool] | None:
     from broker_embedded.metadata.acls import AclOperation, AclResource  # where there is an authorizer
 
     return lambda name: rights.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
-
-
-def _body(response: HeartbeatResponse) -> Body:
-    assignment = None if response.assignment is None else {"topic_partitions": to_message(response.assignment)}
-    return {
-        "throttle_time_ms": 0,
-        "error_code": int(response.error),
-        "error_message": response.error_message,
-        "member_id": response.member_id,
-        "member_epoch": response.member_epoch,
-        "heartbeat_interval_ms": response.heartbeat_interval_ms,
-        "assignment": assignment,
-    }

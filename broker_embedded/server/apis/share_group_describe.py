@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.common.errors import BrokerError
-from broker_embedded.coordinator.group.consumer.assignment import Assignment, by_topic
-from broker_embedded.coordinator.group.share.group import ShareGroupState, ShareMember
-from broker_embedded.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker_embedded.coordinator.group.share.group import ShareMember
+from broker_embedded.server.handling.group_bodies import assignment_body, describe_groups
 from broker_embedded.server.requests.context import Body, RequestContext, Response
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -22,31 +19,14 @@ ASSIGNOR = "simple"
 
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [{**_describe(ctx, group_id), "authorized_operations": operations} for group_id in request.group_ids]
-    return {"throttle_time_ms": 0, "groups": groups}
+    return describe_groups(request, lambda group_id: _describe(ctx, group_id), kind="share")
 
 
-def _describe(ctx: RequestContext[Needs], group_id: str) -> Body:
-    try:
-        group = ctx.services.groups.shard_of(group_id).share.get(group_id)
-        if group is None:
-            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-    except BrokerError as error:
-        return {
-            "error_code": int(error.code),
-            "error_message": error.message or None,
-            "group_id": group_id,
-            "group_state": ShareGroupState.DEAD.value,
-            "group_epoch": 0,
-            "assignment_epoch": 0,
-            "assignor_name": "",
-            "members": [],
-        }
+def _describe(ctx: RequestContext[Needs], group_id: str) -> Body | None:
+    group = ctx.services.groups.shard_of(group_id).share.get(group_id)
+    if group is None:
+        return None
     return {
-        "error_code": 0,
-        "error_message": None,
-        "group_id": group_id,
         "group_state": group.state.value,
         "group_epoch": group.epoch,
         "assignment_epoch": group.assignment_epoch,
@@ -64,17 +44,5 @@ def _member(ctx: RequestContext[Needs], member: ShareMember) -> Body:
         "client_id": subscription.client_id,
         "client_host": subscription.client_host,
         "subscribed_topic_names": sorted(subscription.topic_names),
-        "assignment": _assignment(ctx, member.progress.assigned),
-    }
-
-
-def _assignment(ctx: RequestContext[Needs], assignment: Assignment) -> Body:
-    """Return the partitions by topic. Topics that were deleted since have no name and are left out."""
-    names = ctx.services.metadata.image.topic_names
-    return {
-        "topic_partitions": [
-            {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": partitions}
-            for topic_id, partitions in by_topic(assignment).items()
-            if topic_id in names
-        ]
+        "assignment": assignment_body(ctx.services.metadata.image, member.progress.assigned),
     }

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.coordinator.group.consumer.assignment import to_message
-from broker_embedded.coordinator.group.share.heartbeat import ShareHeartbeat, ShareHeartbeatResponse, check_request
+from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
+from broker_embedded.coordinator.group.share.heartbeat import ShareHeartbeat, check_request
 from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.server.handling.group_bodies import heartbeat_body
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.context import Body, RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from broker_embedded.server.share.needs import check_enabled
 from ottla_wire.protocol.message import Message
 
@@ -34,19 +35,6 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         topic_names=None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
     )
     check_request(wanted)
-    reply: Reply[ShareHeartbeatResponse] = Reply(_body)
+    reply: Reply[HeartbeatResponse] = Reply(heartbeat_body)
     ctx.services.groups.shard_of(request.group_id).share_heartbeat(wanted, reply)
     return response_of(reply)
-
-
-def _body(response: ShareHeartbeatResponse) -> Body:
-    assignment = None if response.assignment is None else {"topic_partitions": to_message(response.assignment)}
-    return {
-        "throttle_time_ms": 0,
-        "error_code": int(response.error),
-        "error_message": response.error_message,
-        "member_id": response.member_id,
-        "member_epoch": response.member_epoch,
-        "heartbeat_interval_ms": response.heartbeat_interval_ms,
-        "assignment": assignment,
-    }

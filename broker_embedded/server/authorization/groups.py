@@ -17,6 +17,7 @@ from broker_embedded.server.authorization.guards import (
 )
 from broker_embedded.server.authorization.operations import of_group
 from broker_embedded.server.authorization.topics import sort_topics
+from broker_embedded.server.handling.group_bodies import undescribed_group
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -106,18 +107,16 @@ def _group_describe(
     rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler, api: ApiKey
 ) -> Response:
     allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.group_ids)
-    denied = [_undescribed(name, error) for name, error in refused]
+    denied = [undescribed_group(name, error, state="") for name, error in refused]
 
     def shown(group: dict[str, Any]) -> dict[str, Any]:
         for name in _topics_of(group):
             if not rights.allows(AclOperation.DESCRIBE, _TOPIC, name):
-                return _undescribed(
-                    group["group_id"],
-                    BrokerError(
-                        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                        "The group has described topic(s) that the client is not authorized to describe.",
-                    ),
+                error = BrokerError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    "The group has described topic(s) that the client is not authorized to describe.",
                 )
+                return undescribed_group(group["group_id"], error, state="")
         of_group(rights, group)
         return group
 
@@ -134,18 +133,6 @@ def _topics_of(group: dict[str, Any]) -> set[str]:
         for member in group["members"]
         for assignment in (member["assignment"], member.get("target_assignment", {}))
         for each in assignment.get("topic_partitions", ())
-    }
-
-
-def _undescribed(group_id: str, error: BrokerError) -> dict[str, Any]:
-    return {
-        **error_fields(error),
-        "group_id": group_id,
-        "group_state": "",
-        "group_epoch": 0,
-        "assignment_epoch": 0,
-        "assignor_name": "",
-        "members": [],
     }
 
 

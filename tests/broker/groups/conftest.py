@@ -35,7 +35,8 @@ from broker_embedded.coordinator.group.classic import (
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
 from broker_embedded.coordinator.group.config import GroupConfig
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition, by_topic
-from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest, HeartbeatResponse
+from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest
+from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import (
     CommitOffsets,

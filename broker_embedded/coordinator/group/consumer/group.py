@@ -39,7 +39,6 @@ class ConsumerGroupState(Enum):
     RECONCILING = "Reconciling"
     """Members are moving to the target."""
     STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class ConsumerGroup:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
+from ..heartbeats import HeartbeatResponse, Recorder, require
 from .assignment import NOTHING, Assignment
 from .assignors import ASSIGNORS
 from .group import ConsumerGroup
@@ -80,46 +82,25 @@ class ConsumerHeartbeatRequest:
         return self.member_epoch == JOIN_EPOCH or says_everything
 
 
-@fact
-class HeartbeatResponse:
-    """`assignment` None: unchanged."""
-
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None
-
-
-class ConsumerGroupRecorder:
-    """Makes records and replays them at once."""
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.group = group
-        self.records: list[ConsumerRecord] = []
-
-    def add(self, record: ConsumerRecord) -> None:
-        self.group.replay(record)
-        self.records.append(record)
+ConsumerGroupRecorder: TypeAlias = Recorder[ConsumerGroup, ConsumerRecord]
 
 
 def check_request(request: ConsumerHeartbeatRequest, config: ConsumerGroupConfig, *, requires_member_id: bool) -> None:
     """Refuse requests that are invalid for any group. Raises BrokerError."""
-    _require(request.group_id != "", "the group id is empty")
-    _require(request.instance_id != "", "the instance id is empty")
-    _require(request.rack_id != "", "the rack id is empty")
+    require(request.group_id != "", "the group id is empty")
+    require(request.instance_id != "", "the instance id is empty")
+    require(request.rack_id != "", "the rack id is empty")
     if requires_member_id or request.member_epoch != JOIN_EPOCH:
-        _require(request.member_id != "", "the member id is empty")
+        require(request.member_id != "", "the member id is empty")
     if request.member_epoch == JOIN_EPOCH:
-        _require(request.rebalance_timeout_ms != -1, "a joining member must say its rebalance timeout")
-        _require(request.owned is not None and not request.owned, "a joining member must own no partitions")
+        require(request.rebalance_timeout_ms != -1, "a joining member must say its rebalance timeout")
+        require(request.owned is not None and not request.owned, "a joining member must own no partitions")
         has_subscription = bool(request.topic_names) or bool(request.topic_regex)
-        _require(has_subscription, "a joining member must subscribe to topics, by name or by pattern")
+        require(has_subscription, "a joining member must subscribe to topics, by name or by pattern")
     elif request.member_epoch == LEAVE_STATIC_EPOCH:
-        _require(request.instance_id is not None, "only a static member can leave for a while")
+        require(request.instance_id is not None, "only a static member can leave for a while")
     else:
-        _require(request.member_epoch >= LEAVE_EPOCH, f"member epoch {request.member_epoch} means nothing")
+        require(request.member_epoch >= LEAVE_EPOCH, f"member epoch {request.member_epoch} means nothing")
     if request.server_assignor is not None and request.server_assignor not in config.assignors:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -307,8 +288,3 @@ def _updated(before: MemberSubscription, request: ConsumerHeartbeatRequest) -> M
         ),
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
     )
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, message)

@@ -8,9 +8,10 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
 from ottla_wire.protocol import ErrorCode
 
+from ..heartbeats import HeartbeatResponse
 from .assignment import NOTHING
 from .group import ConsumerGroup
-from .heartbeat import ConsumerGroupRecorder, ConsumerHeartbeatRequest, HeartbeatResponse, check_static_member
+from .heartbeat import ConsumerGroupRecorder, ConsumerHeartbeatRequest, check_static_member
 from .member import LEAVE_STATIC_EPOCH, MemberState
 from .records import ConsumerRecord, CurrentAssignment, MemberMetadata, TargetMember
 from .target import group_changes, unused_regexes

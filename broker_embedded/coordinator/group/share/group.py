@@ -34,7 +34,6 @@ class ShareGroupState(Enum):
 
     EMPTY = "Empty"
     STABLE = "Stable"
-    DEAD = "Dead"
 
 
 @fact

@@ -11,6 +11,7 @@ Yields records and a response; nothing is changed here, except that records are 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TypeAlias
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
@@ -18,8 +19,9 @@ from broker_embedded.share.session import LONGEST_MEMBER_ID
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
-from ..consumer.assignment import NOTHING, Assignment
+from ..consumer.assignment import NOTHING
 from ..consumer.member import JOIN_EPOCH, LEAVE_EPOCH
+from ..heartbeats import HeartbeatResponse, Recorder, require
 from .assignor import assign_simple
 from .group import ShareGroup
 from .records import (
@@ -57,38 +59,17 @@ class ShareHeartbeat:
     topic_names: frozenset[str] | None = None
 
 
-@fact
-class ShareHeartbeatResponse:
-    """`assignment` None: unchanged."""
-
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None
-
-
-class Recorder:
-    """Makes records and replays them at once."""
-
-    def __init__(self, group: ShareGroup) -> None:
-        self.group = group
-        self.records: list[ShareRecord] = []
-
-    def add(self, record: ShareRecord) -> None:
-        self.group.replay(record)
-        self.records.append(record)
+ShareGroupRecorder: TypeAlias = Recorder[ShareGroup, ShareRecord]
 
 
 def check_request(request: ShareHeartbeat) -> None:
     """Refuse requests that are invalid for any group. Raises BrokerError."""
-    _require(request.group_id != "", "the group id is empty")
-    _require(0 < len(request.member_id) <= LONGEST_MEMBER_ID, "a member id has 1 to 36 characters")
-    _require(request.rack_id != "", "the rack id is empty")
-    _require(request.member_epoch >= LEAVE_EPOCH, f"member epoch {request.member_epoch} means nothing")
+    require(request.group_id != "", "the group id is empty")
+    require(0 < len(request.member_id) <= LONGEST_MEMBER_ID, "a member id has 1 to 36 characters")
+    require(request.rack_id != "", "the rack id is empty")
+    require(request.member_epoch >= LEAVE_EPOCH, f"member epoch {request.member_epoch} means nothing")
     if request.member_epoch == JOIN_EPOCH:
-        _require(bool(request.topic_names), "a joining member must subscribe to topics")
+        require(bool(request.topic_names), "a joining member must subscribe to topics")
 
 
 def heartbeat(
@@ -99,7 +80,7 @@ def heartbeat(
     image: ClusterImage,
     now_ms: int,
     wall_ms: int,
-) -> tuple[list[ShareRecord], ShareHeartbeatResponse]:
+) -> tuple[list[ShareRecord], HeartbeatResponse]:
     """Handle a member that is not leaving. BrokerError if it is refused; nothing has changed then."""
     member = group.members.get(request.member_id)
     if member is None:
@@ -121,7 +102,7 @@ def heartbeat(
         client_id=request.client_id,
         client_host=request.client_host,
     )
-    recorder = Recorder(group)
+    recorder = ShareGroupRecorder(group)
     if member is None or member.subscription != subscription:
         recorder.add(MemberRecord(member_id=request.member_id, subscription=subscription))
     must_assign = member is None or before.topic_names != subscription.topic_names
@@ -140,7 +121,7 @@ def heartbeat(
         recorder.add(CurrentRecord(member_id=request.member_id, progress=moved))
     group.session_deadlines_ms[request.member_id] = now_ms + config.session_timeout_ms
     is_sent = request.member_epoch == JOIN_EPOCH or request.topic_names is not None or target != progress.assigned
-    return recorder.records, ShareHeartbeatResponse(
+    return recorder.records, HeartbeatResponse(
         member_id=request.member_id,
         member_epoch=moved.epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
@@ -150,11 +131,11 @@ def heartbeat(
 
 def leave(
     group: ShareGroup, request: ShareHeartbeat, *, image: ClusterImage
-) -> tuple[list[ShareRecord], ShareHeartbeatResponse]:
+) -> tuple[list[ShareRecord], HeartbeatResponse]:
     """Remove a member that says that it leaves. BrokerError if it is unknown."""
     if request.member_id not in group.members:
         raise _unknown(group, request)
-    response = ShareHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_EPOCH)
+    response = HeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_EPOCH)
     return remove_members(group, [request.member_id], image=image), response
 
 
@@ -166,7 +147,7 @@ def expire(group: ShareGroup, *, image: ClusterImage, now_ms: int) -> list[Share
 
 def remove_members(group: ShareGroup, member_ids: list[str], *, image: ClusterImage) -> list[ShareRecord]:
     """Remove members. The next heartbeat of any other computes the new target."""
-    recorder = Recorder(group)
+    recorder = ShareGroupRecorder(group)
     for member_id in member_ids:
         recorder.add(CurrentRecord(member_id=member_id, progress=None))
         recorder.add(TargetRecord(member_id=member_id, assignment=None))
@@ -175,7 +156,7 @@ def remove_members(group: ShareGroup, member_ids: list[str], *, image: ClusterIm
     return recorder.records
 
 
-def _update_epoch(recorder: Recorder, *, image: ClusterImage, force: bool) -> None:
+def _update_epoch(recorder: ShareGroupRecorder, *, image: ClusterImage, force: bool) -> None:
     """Move the group epoch if `force`, or if the subscribed topics changed."""
     group = recorder.group
     if not force and group.checked_image is image:
@@ -194,7 +175,7 @@ def _hash_of(topics: dict[bytes, int]) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
-def _assign(recorder: Recorder, *, image: ClusterImage, wall_ms: int) -> None:
+def _assign(recorder: ShareGroupRecorder, *, image: ClusterImage, wall_ms: int) -> None:
     """Add the differences of the new target from the last one, and its epoch."""
     group = recorder.group
     new = assign_simple(group.subscriptions(image), group.subscribed_topics(image))
@@ -208,8 +189,3 @@ def _assign(recorder: Recorder, *, image: ClusterImage, wall_ms: int) -> None:
 
 def _unknown(group: ShareGroup, request: ShareHeartbeat) -> BrokerError:
     return BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of group {group.group_id}")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,72 @@
+"""Bodies that the APIs of KIP-848 groups and of share groups have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.coordinator.group.consumer.assignment import Assignment, by_topic, to_message
+from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker_embedded.server.requests.context import Body
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def heartbeat_body(response: HeartbeatResponse) -> Body:
+    assignment = None if response.assignment is None else {"topic_partitions": to_message(response.assignment)}
+    return {
+        "throttle_time_ms": 0,
+        "error_code": int(response.error),
+        "error_message": response.error_message,
+        "member_id": response.member_id,
+        "member_epoch": response.member_epoch,
+        "heartbeat_interval_ms": response.heartbeat_interval_ms,
+        "assignment": assignment,
+    }
+
+
+def describe_groups(request: Message, describe: Callable[[str], Body | None], *, kind: str) -> Body:
+    """Return the response to a description of groups. `describe`: what there is to say of a group besides its id, None
+    if there is no such group; it may raise BrokerError."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = [
+        {**_described(group_id, describe, kind), "authorized_operations": operations} for group_id in request.group_ids
+    ]
+    return {"throttle_time_ms": 0, "groups": groups}
+
+
+def _described(group_id: str, describe: Callable[[str], Body | None], kind: str) -> Body:
+    try:
+        body = describe(group_id)
+        if body is None:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
+    except BrokerError as error:
+        return undescribed_group(group_id, error, state="Dead")
+    return {"error_code": 0, "error_message": None, "group_id": group_id, **body}
+
+
+def undescribed_group(group_id: str, error: BrokerError, *, state: str) -> Body:
+    return {
+        "error_code": int(error.code),
+        "error_message": error.message or None,
+        "group_id": group_id,
+        "group_state": state,
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }
+
+
+def assignment_body(image: ClusterImage, assignment: Assignment) -> dict[str, Any]:
+    """Return the partitions by topic. Topics that were deleted since have no name and are left out."""
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "topic_name": image.topic_names[topic_id], "partitions": partitions}
+            for topic_id, partitions in by_topic(assignment).items()
+            if topic_id in image.topic_names
+        ]
+    }
