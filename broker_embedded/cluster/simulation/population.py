@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from broker_embedded.cluster.simulation.clients.client import Client
 from broker_embedded.cluster.simulation.invariants import Invariants
@@ -17,7 +16,7 @@ from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario, reads_c
 from broker_embedded.cluster.simulation.share_invariants import ShareInvariants
 from broker_embedded.cluster.simulation.share_workload import ShareLife
 from broker_embedded.cluster.simulation.transactional_workload import CopierLife, TransactionalLife
-from broker_embedded.cluster.simulation.workload import ConsumerLife, ProducerLife, WorkloadProgress
+from broker_embedded.cluster.simulation.workload import ConsumerLife, Life, ProducerLife, WorkloadProgress
 from broker_embedded.common.types import TopicPartition
 
 WRITERS = ("producer", "transact")
@@ -104,39 +103,34 @@ class Population:
             await asyncio.wait(tasks, timeout=timeout_s)
         return sorted(name for name, task in self._running.items() if not task.done())
 
-    def _make(self, name: str, life: int) -> ProducerLife | ConsumerLife | TransactionalLife | CopierLife | ShareLife:
-        random = self._random(f"{name}/{life}")
-        client = Client(
-            name, network=self._network.host(name), bootstrap=bootstrap_of(self._scenario.brokers), random=random
+    def _make(self, name: str, number: int) -> ProducerLife | ConsumerLife | TransactionalLife | CopierLife | ShareLife:
+        random = self._random(f"{name}/{number}")
+        network = self._network.host(name)
+        life = Life(
+            client=Client(name, network=network, bootstrap=bootstrap_of(self._scenario.brokers), random=random),
+            label=f"{name}.{number}",
+            scenario=self._scenario,
+            random=random,
+            clock=self._clock,
+            invariants=self._invariants,
+            progress=self._progress,
+            is_latest=lambda: self._lives[name] == number,
+            is_read=self._is_read,
+            coordinator_of=self._coordinator_of,
         )
         if name.startswith("sharer"):
             return ShareLife(
-                client,
-                label=f"{name}.{life}",
-                scenario=self._scenario,
-                random=random,
-                invariants=self._invariants,
+                life,
                 shares=self._shares,
                 is_done=lambda partition: self._is_written() and self._is_settled(partition),
             )
-        common: dict[str, Any] = {"scenario": self._scenario, "random": random, "progress": self._progress}
         if name.startswith("consumer"):
-            return ConsumerLife(
-                client,
-                group=f"group-of-{name}",
-                is_done=self._is_read,
-                invariants=self._invariants,
-                is_read_committed=reads_committed(name),
-                coordinator_of=self._coordinator_of,
-                **common,
-            )
-        common |= {"label": f"{name}.{life}", "clock": self._clock}
+            return ConsumerLife(life, group=f"group-of-{name}", is_read_committed=reads_committed(name))
         if name.startswith("producer"):
-            return ProducerLife(client, invariants=self._invariants, **common)
-        common |= {"transactional_id": name, "is_latest": lambda: self._lives[name] == life}
+            return ProducerLife(life)
         if name.startswith("transact"):
-            return TransactionalLife(client, **common)
-        return CopierLife(client, is_done=self._is_read, coordinator_of=self._coordinator_of, **common)
+            return TransactionalLife(life, transactional_id=name)
+        return CopierLife(life, transactional_id=name)
 
     def _is_read(self, partition: int, position: int) -> bool:
         """Return whether a reader may end: all writers have ended and it has read every record."""

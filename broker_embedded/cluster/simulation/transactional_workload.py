@@ -3,68 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from random import Random
 
-from broker_embedded.cluster.simulation.clients.client import Client
 from broker_embedded.cluster.simulation.clients.consumer import SimulatedConsumer
 from broker_embedded.cluster.simulation.clients.transactional import ProducerFenced, TransactionalProducer
-from broker_embedded.cluster.simulation.loop import SimulatedClock
-from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
+from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC
 from broker_embedded.cluster.simulation.transactions import ObservedTransaction
-from broker_embedded.cluster.simulation.workload import WorkloadProgress
+from broker_embedded.cluster.simulation.workload import Life
 
 
 class TransactionalLife:
     """One incarnation of a transactional producer: fences the one before, and is fenced by the next."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        transactional_id: str,
-        label: str,
-        scenario: Scenario,
-        random: Random,
-        clock: SimulatedClock,
-        progress: WorkloadProgress,
-        is_latest: Callable[[], bool],
-    ) -> None:
-        self._client = client
-        self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
-        self._label = label
-        self._scenario = scenario
-        self._random = random
-        self._progress = progress
-        self._is_latest = is_latest
+    def __init__(self, life: Life, *, transactional_id: str) -> None:
+        self._life = life
+        self._producer = TransactionalProducer(life.client, transactional_id=transactional_id, now_ms=life.clock.now_ms)
+        self._progress = life.progress
         self._number = 0
 
     async def run(self) -> None:
         await self._producer.start()
         while not self._progress.is_ending:
-            transaction = ObservedTransaction(who=self._client.name)
+            transaction = ObservedTransaction(who=self._life.client.name)
             self._progress.transactions.append(transaction)
             try:
                 await self._live_through(transaction)
             except ProducerFenced:
                 # By the next incarnation, or by the coordinator because the transaction took too long.
-                if not self._is_latest():
+                if not self._life.is_latest():
                     break
                 await self._producer.start()
-            await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
-        self._client.close()
+            await asyncio.sleep(self._life.random.expovariate(1 / self._life.scenario.pause_s))
+        self._life.client.close()
 
     async def _live_through(self, transaction: ObservedTransaction) -> None:
-        random = self._random
+        random = self._life.random
         for _ in range(random.randint(1, 4)):
-            partition = random.randrange(self._scenario.partitions)
-            values = [self._value() for _ in range(random.randint(1, self._scenario.batch_records))]
+            partition = random.randrange(self._life.scenario.partitions)
+            values = [self._value() for _ in range(random.randint(1, self._life.scenario.batch_records))]
             transaction.values += [(partition, value) for value in values]
             self._progress.sent += len(values)
             await self._producer.send(TOPIC, partition, values)
             self._progress.acknowledged += len(values)
             if random.random() < 0.2:
-                await asyncio.sleep(random.expovariate(1 / self._scenario.pause_s))
+                await asyncio.sleep(random.expovariate(1 / self._life.scenario.pause_s))
         is_commit = random.random() < 0.7
         transaction.asked = "COMMIT" if is_commit else "ABORT"
         await self._producer.end(is_commit=is_commit)
@@ -73,7 +54,7 @@ class TransactionalLife:
 
     def _value(self) -> bytes:
         self._number += 1
-        return b"%s:%d" % (self._label.encode(), self._number)
+        return b"%s:%d" % (self._life.label.encode(), self._number)
 
 
 class CopierLife:
@@ -82,32 +63,14 @@ class CopierLife:
     A copy is `<original>@<incarnation>:<number>`: a copy that was aborted and the one that took its place differ.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        transactional_id: str,
-        label: str,
-        scenario: Scenario,
-        random: Random,
-        clock: SimulatedClock,
-        progress: WorkloadProgress,
-        is_latest: Callable[[], bool],
-        is_done: Callable[[int, int], bool],
-        coordinator_of: Callable[[str], int],
-    ) -> None:
-        self._client = client
+    def __init__(self, life: Life, *, transactional_id: str) -> None:
+        self._life = life
         self._group = f"group-of-{transactional_id}"
         self._consumer = SimulatedConsumer(
-            client, group=self._group, coordinator_of=coordinator_of, is_read_committed=True
+            life.client, group=self._group, coordinator_of=life.coordinator_of, is_read_committed=True
         )
-        self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
-        self._label = label
-        self._scenario = scenario
-        self._random = random
-        self._progress = progress
-        self._is_latest = is_latest
-        self._is_done = is_done
+        self._producer = TransactionalProducer(life.client, transactional_id=transactional_id, now_ms=life.clock.now_ms)
+        self._progress = life.progress
         self._number = 0
 
     async def run(self) -> None:
@@ -117,19 +80,19 @@ class CopierLife:
                 await self._copy()
                 break
             except ProducerFenced:
-                if not self._is_latest():
+                if not self._life.is_latest():
                     break
-        self._client.close()
+        self._life.client.close()
 
     async def _copy(self) -> None:
-        partitions = range(self._scenario.partitions)
+        partitions = range(self._life.scenario.partitions)
         positions = {number: max(0, await self._consumer.committed(TOPIC, number)) for number in partitions}
-        while not all(self._is_done(number, position) for number, position in positions.items()):
-            partition = self._random.choice(partitions)
+        while not all(self._life.is_read(number, position) for number, position in positions.items()):
+            partition = self._life.random.choice(partitions)
             records, following = await self._consumer.fetch(TOPIC, partition, positions[partition])
             if following == positions[partition]:
                 continue
-            transaction = ObservedTransaction(who=self._client.name)
+            transaction = ObservedTransaction(who=self._life.client.name)
             self._progress.transactions.append(transaction)
             values = [self._copy_of(record.value or b"") for record in records]
             transaction.values = [(partition, value) for value in values]
@@ -145,4 +108,4 @@ class CopierLife:
 
     def _copy_of(self, value: bytes) -> bytes:
         self._number += 1
-        return b"%s@%s:%d" % (value, self._label.encode(), self._number)
+        return b"%s@%s:%d" % (value, self._life.label.encode(), self._number)

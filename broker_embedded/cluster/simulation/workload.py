@@ -15,6 +15,7 @@ from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
 from broker_embedded.cluster.simulation.transactions import ObservedTransaction
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.common.types import TopicPartition
+from ottla_wire.facts import fact
 
 
 class WorkloadProgress:
@@ -36,90 +37,77 @@ class WorkloadProgress:
         self.transactions: list[ObservedTransaction] = []
 
 
+@fact
+class Life:
+    """What one incarnation of a client has to live with. Each incarnation has a label of its own."""
+
+    client: Client
+    label: str
+    scenario: Scenario
+    random: Random
+    clock: SimulatedClock
+    invariants: Invariants
+    progress: WorkloadProgress
+    is_latest: Callable[[], bool]
+    """Whether no later incarnation has begun."""
+    is_read: Callable[[int, int], bool]
+    """Whether a reader at this position of a partition may end."""
+    coordinator_of: Callable[[str], int]
+
+
 class ProducerLife:
     """One incarnation of a producer: each value is sent by one incarnation only."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        label: str,
-        scenario: Scenario,
-        random: Random,
-        clock: SimulatedClock,
-        invariants: Invariants,
-        progress: WorkloadProgress,
-    ) -> None:
-        self._client = client
-        self._label = label
-        self._scenario = scenario
-        self._random = random
-        self._clock = clock
-        self._invariants = invariants
-        self._progress = progress
+    def __init__(self, life: Life) -> None:
+        self._life = life
         self._number = 0
 
     async def run(self) -> None:
-        producer = IdempotentProducer(self._client, now_ms=self._clock.now_ms)
+        life = self._life
+        producer = IdempotentProducer(life.client, now_ms=life.clock.now_ms)
         await producer.start()
-        while not self._progress.is_ending:
-            partition = self._random.randrange(self._scenario.partitions)
-            values = [self._value() for _ in range(self._random.randint(1, self._scenario.batch_records))]
-            self._progress.sent += len(values)
+        while not life.progress.is_ending:
+            partition = life.random.randrange(life.scenario.partitions)
+            values = [self._value() for _ in range(life.random.randint(1, life.scenario.batch_records))]
+            life.progress.sent += len(values)
             offset = await producer.send(TOPIC, partition, values)
-            self._progress.acknowledged += len(values)
-            self._invariants.acknowledged(TopicPartition(TOPIC, partition), offset, values, who=self._client.name)
-            await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
-        self._client.close()
+            life.progress.acknowledged += len(values)
+            life.invariants.acknowledged(TopicPartition(TOPIC, partition), offset, values, who=life.client.name)
+            await asyncio.sleep(life.random.expovariate(1 / life.scenario.pause_s))
+        life.client.close()
 
     def _value(self) -> bytes:
         self._number += 1
-        return b"%s:%d" % (self._label.encode(), self._number)
+        return b"%s:%d" % (self._life.label.encode(), self._number)
 
 
 class ConsumerLife:
     """One incarnation of a consumer: continues at its group's committed offsets."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        group: str,
-        scenario: Scenario,
-        random: Random,
-        invariants: Invariants,
-        progress: WorkloadProgress,
-        is_done: Callable[[int, int], bool],
-        is_read_committed: bool,
-        coordinator_of: Callable[[str], int],
-    ) -> None:
-        self._client = client
+    def __init__(self, life: Life, *, group: str, is_read_committed: bool) -> None:
+        self._life = life
         self._consumer = SimulatedConsumer(
-            client, group=group, coordinator_of=coordinator_of, is_read_committed=is_read_committed
+            life.client, group=group, coordinator_of=life.coordinator_of, is_read_committed=is_read_committed
         )
         self._is_read_committed = is_read_committed
-        self._scenario = scenario
-        self._random = random
-        self._invariants = invariants
-        self._progress = progress
-        self._is_done = is_done
+        self._progress = life.progress
 
     async def run(self) -> None:
-        await asyncio.gather(*(self._read(partition) for partition in range(self._scenario.partitions)))
-        self._client.close()
+        await asyncio.gather(*(self._read(partition) for partition in range(self._life.scenario.partitions)))
+        self._life.client.close()
 
     async def _read(self, partition: int) -> None:
         place = (self._consumer.group, partition)
         position = await self._start(partition)
         read = self._progress.read.setdefault(place, set())
-        while not self._is_done(partition, position):
+        while not self._life.is_read(partition, position):
             records, following = await self._consumer.fetch(TOPIC, partition, position)
             for record in records:
-                self._invariants.consumed(
+                self._life.invariants.consumed(
                     TopicPartition(TOPIC, partition),
                     record.offset,
                     record.value,
-                    who=self._client.name,
+                    who=self._life.client.name,
                     is_read_committed=self._is_read_committed,
                 )
                 read.add(record.offset)
@@ -130,7 +118,7 @@ class ConsumerLife:
                 await self._consumer.commit(TOPIC, partition, position)
                 self._progress.committed[place] = max(position, self._progress.committed.get(place, 0))
                 self._progress.commits += 1
-            await asyncio.sleep(self._random.uniform(0, 0.2))
+            await asyncio.sleep(self._life.random.uniform(0, 0.2))
 
     async def _start(self, partition: int) -> int:
         place = (self._consumer.group, partition)
