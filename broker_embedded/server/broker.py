@@ -25,6 +25,7 @@ from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import ResourceType
+from broker_embedded.replication.broker_parts import BrokerParts
 from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.server import apis as apis  # fills the table that the dispatcher reads
@@ -148,29 +149,20 @@ class Broker:
         self.producer_ids = ProducerIds(
             node_id=node_id, controller=self.controller_channel, broker_epoch=lambda: self.lifecycle.epoch
         )
-        self.groups = GroupCoordinator(
-            config=lambda: self.config,
-            clock=clock,
-            loop=loop,
-            replicas=self.replicas,
-            metadata=self.metadata,
-            random=random,
-            share_states=lambda: self.share_state_client,
-        )
-        self.transactions = TransactionCoordinator(
+        parts = BrokerParts(
             node_id=node_id,
             config=lambda: self.config,
-            clock=clock,
-            loop=loop,
             replicas=self.replicas,
             metadata=self.metadata,
-            offsets=self.groups,
-            new_producer_id=self.producer_ids.call_with_next,
-            peers=lambda: self.peers,
+            clock=clock,
+            loop=loop,
+            peers=peers,
         )
-        self.share_states = ShareCoordinator(
-            config=lambda: self.config, replicas=self.replicas, metadata=self.metadata, clock=clock, loop=loop
+        self.groups = GroupCoordinator(parts, random=random, share_states=lambda: self.share_state_client)
+        self.transactions = TransactionCoordinator(
+            parts, offsets=self.groups, new_producer_id=self.producer_ids.call_with_next
         )
+        self.share_states = ShareCoordinator(parts)
         self.share_state_client: ShareStateClient = ShareStateClient(
             node_id=node_id,
             coordinator=self.share_states,
@@ -180,19 +172,10 @@ class Broker:
             ensure_topic=lambda: self.topics.ensure_internal(SHARE_STATE_TOPIC),
         )
         self.shares = SharePartitions(
-            config=lambda: self.config,
-            replicas=self.replicas,
-            metadata=self.metadata,
-            clock=clock,
-            loop=loop,
+            parts,
             persister=self.share_state_client,
             dead_letters=DeadLetterWriter(
-                config=lambda: self.config,
-                replicas=self.replicas,
-                metadata=self.metadata,
-                clock=clock,
-                loop=loop,
-                peers=lambda: self.peers,
+                parts,
                 create_topic=lambda name, configs, on_done: self.topics.create_with(name, configs, on_done),
             ),
         )

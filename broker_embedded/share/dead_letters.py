@@ -20,15 +20,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from broker_embedded.common.clock import Clock, client_timer
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.group_settings import EffectiveGroupSettings
-from broker_embedded.common.peers import Peers
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
-from broker_embedded.metadata.cache import MetadataCache
+from broker_embedded.replication.broker_parts import BrokerParts
 from broker_embedded.replication.partition import Partition
-from broker_embedded.replication.replica_manager import ReplicaManager
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError
 from ottla_wire.protocol.message import Message
 from ottla_wire.records import RecordData, decode_batch, encode_batch, iter_batches
@@ -69,24 +66,9 @@ class CreatesTopics(Protocol):
 class DeadLetterWriter:
     """Writes the dead letters of one broker. `write` calls back once, after all records are written or given up."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        peers: Callable[[], Peers],
-        create_topic: CreatesTopics,
-    ) -> None:
-        self.config = config
-        self.replicas = replicas
-        self.metadata = metadata
-        self.clock = clock
-        self.loop = loop
-        self.call_later = client_timer(loop)
-        self.peers = peers
+    def __init__(self, parts: BrokerParts, *, create_topic: CreatesTopics) -> None:
+        self.parts = parts
+        self.call_later = client_timer(parts.loop)
         self.create_topic = create_topic
 
     def write(
@@ -100,7 +82,7 @@ class DeadLetterWriter:
     ) -> None:
         """Write dead letters of records of `source`."""
         writing = _Writing(self, source, letters, group_id=group_id, settings=settings, on_done=on_done)
-        self.loop.call_soon(writing.go_on)  # not in the middle of a step of the share partition
+        self.parts.loop.call_soon(writing.go_on)  # not in the middle of a step of the share partition
 
 
 class _Writing:
@@ -126,7 +108,7 @@ class _Writing:
         self._sent_last = letters.first - 1
         self._copies = True
         self._at_once = AT_ONCE
-        self._deadline_s = owner.loop.time() + PATIENCE_S
+        self._deadline_s = owner.parts.loop.time() + PATIENCE_S
         self._backoff_s = FIRST_BACKOFF_S
         self._is_created = False
 
@@ -144,7 +126,7 @@ class _Writing:
             records = self._records()
             if not records:
                 self._next = self._sent_last + 1
-                self._owner.loop.call_soon(self.go_on)
+                self._owner.parts.loop.call_soon(self.go_on)
                 return
             self._send(leader, partition, encode_batch(records))
         except BrokerError as error:
@@ -159,7 +141,7 @@ class _Writing:
         if not topic:
             self._on_done()  # the setting was taken away meanwhile
             return None
-        image = self._owner.metadata.image
+        image = self._owner.parts.metadata.image
         found = image.topic(topic)
         if found is None:
             if self._create(topic):
@@ -167,7 +149,10 @@ class _Writing:
             if self._is_created:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic is being created")
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "there is no such topic")
-        if topic in INTERNAL_TOPICS or not self._owner.replicas.topic_config(topic).errors_deadletterqueue_group_enable:
+        if (
+            topic in INTERNAL_TOPICS
+            or not self._owner.parts.replicas.topic_config(topic).errors_deadletterqueue_group_enable
+        ):
             raise BrokerError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "errors.deadletterqueue.group.enable is false for the topic"
             )
@@ -178,7 +163,7 @@ class _Writing:
         return state.leader, partition
 
     def _create(self, topic: str) -> bool:
-        config = self._owner.config()
+        config = self._owner.parts.config()
         is_wanted = config.errors_deadletterqueue_auto_create_topics_enable
         if self._is_created or not is_wanted or not topic.startswith(config.errors_deadletterqueue_topic_name_prefix):
             return False
@@ -197,7 +182,7 @@ class _Writing:
         else:
             originals, last = self._originals(last)
         self._sent_last = last
-        now_ms = self._owner.clock.now_ms()
+        now_ms = self._owner.parts.clock.now_ms()
         found: list[RecordData] = []
         for number, original in enumerate(originals):
             own = list(original.headers) if keeps_headers else []
@@ -245,7 +230,7 @@ class _Writing:
             "timeout_ms": int(PATIENCE_S * 1_000 / 2),
             "topic_data": [{"name": partition.topic, "partition_data": [data]}],
         }
-        sent = self._owner.peers().send(leader, ApiKey.PRODUCE, _PRODUCE_VERSION, body, channel=CHANNEL)
+        sent = self._owner.parts.peers.send(leader, ApiKey.PRODUCE, _PRODUCE_VERSION, body, channel=CHANNEL)
 
         def answered(future: asyncio.Future[Message]) -> None:
             if future.cancelled() or future.exception() is not None:
@@ -259,7 +244,7 @@ class _Writing:
             self._next = self._sent_last + 1
             self._copies, self._at_once = True, AT_ONCE
             self._backoff_s = FIRST_BACKOFF_S
-            self._owner.loop.call_soon(self.go_on)
+            self._owner.parts.loop.call_soon(self.go_on)
 
         sent.add_done_callback(answered)
 
@@ -269,9 +254,9 @@ class _Writing:
                 self._at_once = 1
             else:
                 self._copies = False
-            self._owner.loop.call_soon(self.go_on)
+            self._owner.parts.loop.call_soon(self.go_on)
             return
-        if code in _RETRIED and self._owner.loop.time() < self._deadline_s:
+        if code in _RETRIED and self._owner.parts.loop.time() < self._deadline_s:
             self._owner.call_later(self._backoff_s, self.go_on)
             self._backoff_s = min(LONGEST_BACKOFF_S, 2 * self._backoff_s)
             return

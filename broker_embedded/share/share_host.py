@@ -78,7 +78,7 @@ class ShareHost:
                 settings.share_auto_offset_reset,
                 self.log.log,
                 end_offset=self._end_offset,
-                now_ms=self._owner.clock.now_ms(),
+                now_ms=self._owner.parts.clock.now_ms(),
             )
             found = found._replace(start_offset=start)
         elif found.start_offset < self.log.log_start_offset:
@@ -122,7 +122,7 @@ class ShareHost:
         partition.settings = self._owner.settings_of(self.key.group_id)[1]
         acquired: Acquired | None = None
         wakes = False
-        for effect in partition.step(event, self._owner.clock.monotonic_ms()):
+        for effect in partition.step(event, self._owner.parts.clock.monotonic_ms()):
             match effect:
                 case Acquired():
                     acquired = effect
@@ -182,7 +182,7 @@ class ShareHost:
 
     def _wake(self) -> None:
         """Wake the fetches that wait, in the loop's next turn: an answer leaves first."""
-        self._owner.loop.call_soon(self._owner.replicas.fetches.notify, waiting_key(self.key))
+        self._owner.parts.loop.call_soon(self._owner.parts.replicas.fetches.notify, waiting_key(self.key))
 
     # --- time
 
@@ -194,8 +194,8 @@ class ShareHost:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._owner.clock.monotonic_ms())
-        self._timer = self._owner.loop.call_later(delay_ms / 1000, self._tick)
+        delay_ms = max(0, deadline_ms - self._owner.parts.clock.monotonic_ms())
+        self._timer = self._owner.parts.loop.call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = self._timer_ms = None

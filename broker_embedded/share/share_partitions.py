@@ -5,18 +5,13 @@ Pure state is in `partition`, its timer and its writes are in `share_host`. Ever
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
-from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.group_bounds import group_settings
 from broker_embedded.common.group_settings import EffectiveGroupSettings
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.records import ResourceType
+from broker_embedded.replication.broker_parts import BrokerParts
 from broker_embedded.replication.partition import Partition
-from broker_embedded.replication.replica_manager import ReplicaManager
 
 from .dead_letters import DeadLetterWriter
 from .events import Release
@@ -29,32 +24,18 @@ from .share_host import ShareHost
 class SharePartitions:
     """Register it with `ReplicaManager.add_leadership_listener`."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        persister: Persister,
-        dead_letters: DeadLetterWriter,
-    ) -> None:
+    def __init__(self, parts: BrokerParts, *, persister: Persister, dead_letters: DeadLetterWriter) -> None:
+        self.parts = parts
         self.dead_letters = dead_letters
         self.sessions = ShareSessions()
-        self.replicas = replicas
-        self.clock = clock
-        self.loop = loop
         self.persister = persister
-        self._config = config
-        self._metadata = metadata
         self._hosts: dict[TopicPartition, dict[ShareKey, ShareHost]] = {}
         self._settings: dict[str, tuple[BrokerConfig, object, EffectiveGroupSettings, ShareSettings]] = {}
 
     def settings_of(self, group_id: str) -> tuple[EffectiveGroupSettings, ShareSettings]:
         """Return the settings of a group as they are now, all of them and those that a share partition obeys."""
-        broker = self._config()
-        overrides = self._metadata.image.config_overrides(ResourceType.GROUP, group_id)
+        broker = self.parts.config()
+        overrides = self.parts.metadata.image.config_overrides(ResourceType.GROUP, group_id)
         key = group_id if overrides else ""  # groups without settings of their own share an entry
         known = self._settings.get(key)
         if known is None or known[0] is not broker or known[1] != overrides:

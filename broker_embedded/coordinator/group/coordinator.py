@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC
-from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.replication.replica_manager import ReplicaManager
+from broker_embedded.replication.broker_parts import BrokerParts
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import random_uuid
 
@@ -36,42 +33,31 @@ class GroupCoordinator:
 
     def __init__(
         self,
+        parts: BrokerParts,
         *,
-        config: Callable[[], BrokerConfig],
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
         random: Random,
         share_states: Callable[[], ShareStates | None] = lambda: None,
     ) -> None:
         """`share_states` sends requests to the share coordinator; without it the states of share groups are neither
         begun nor deleted."""
-        self._broker_config = config
-        self._replicas = replicas
-        self._metadata = metadata
+        self._parts = parts
         self._random = random
         self._share_states = share_states
         self._parsed: tuple[BrokerConfig, GroupConfig] | None = None
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            GROUP_METADATA_TOPIC,
-            make_shard=self._make_shard,
-            replicas=replicas,
-            metadata=metadata,
-            clock=clock,
-            loop=loop,
+            GROUP_METADATA_TOPIC, parts, make_shard=self._make_shard
         )
 
     def start(self) -> None:
-        self._replicas.add_leadership_listener(self.runtime)
-        self._metadata.add_listener(self._on_metadata)
+        self._parts.replicas.add_leadership_listener(self.runtime)
+        self._parts.metadata.add_listener(self._on_metadata)
 
     def stop(self) -> None:
         self.runtime.close()
 
     def config(self) -> GroupConfig:
         """Return the settings as they are now; a dynamic change is seen by the next request."""
-        broker = self._broker_config()
+        broker = self._parts.config()
         if self._parsed is None or self._parsed[0] is not broker:
             from .config import GroupConfig
 

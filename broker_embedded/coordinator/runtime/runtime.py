@@ -10,18 +10,16 @@ Everything happens on the broker's event loop; there are no locks.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
-from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
+from broker_embedded.replication.broker_parts import BrokerParts
+from broker_embedded.replication.replica_manager import AppendResult
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch
 
@@ -49,26 +47,20 @@ class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
         topic: str,
+        parts: BrokerParts,
         *,
         make_shard: Callable[[int, ShardContext], S],
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
         slice_bytes: int = SLICE_BYTES,
     ) -> None:
         self.slice_bytes = slice_bytes
         self.topic = topic
         self.make_shard = make_shard
-        self.replicas = replicas
-        self.cache = metadata
-        self.clock = clock
-        self.loop = loop
+        self.parts = parts
         self._hosts: dict[int, _Host[S]] = {}
 
     def partition_of(self, key: str) -> int:
         """Return the partition that keeps `key`, which is a group or a transactional id."""
-        topic = self.cache.image.topic(self.topic)
+        topic = self.parts.metadata.image.topic(self.topic)
         if topic is None:
             raise BrokerError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist; FindCoordinator creates it"
@@ -130,7 +122,7 @@ class CoordinatorRuntime(Generic[S]):
             self._load(partition, epoch)
 
     def _leads(self, partition: int) -> bool:
-        replica = self.replicas.partition(TopicPartition(self.topic, partition))
+        replica = self.parts.replicas.partition(TopicPartition(self.topic, partition))
         return replica is not None and replica.is_leader
 
 
@@ -154,7 +146,7 @@ class _Host(Generic[S]):
             return
         try:
             if self._reader is None:
-                partition = self.runtime.replicas.leader_partition(self.topic_partition)
+                partition = self.runtime.parts.replicas.leader_partition(self.topic_partition)
                 self._reader = LogReader(partition.log, slice_bytes=self.runtime.slice_bytes)
             is_done = self._reader.replay_some(self.shard)
         except Exception:
@@ -164,7 +156,7 @@ class _Host(Generic[S]):
             self.phase = _Phase.CLOSED
             return
         if not is_done:
-            self.runtime.loop.call_soon(self.load_some)
+            self.runtime.parts.loop.call_soon(self.load_some)
             return
         self._reader = None
         self.phase = _Phase.ACTIVE
@@ -179,13 +171,13 @@ class _Host(Generic[S]):
     # -- ShardContext
 
     def now_ms(self) -> int:
-        return self.runtime.clock.now_ms()
+        return self.runtime.parts.clock.now_ms()
 
     def monotonic_ms(self) -> int:
-        return self.runtime.clock.monotonic_ms()
+        return self.runtime.parts.clock.monotonic_ms()
 
     def metadata(self) -> ClusterImage:
-        return self.runtime.cache.image
+        return self.runtime.parts.metadata.image
 
     def append(self, records: Sequence[CoordinatorRecord], on_done: Callable[[ErrorCode], None]) -> None:
         self._append(encode_batch(self._record_data(records)), on_done)
@@ -217,10 +209,10 @@ class _Host(Generic[S]):
             is_active = self.phase is _Phase.ACTIVE
             on_done(result.error if is_active else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-        self.runtime.replicas.append(self.topic_partition, batch, acks=-1, on_complete=done)
+        self.runtime.parts.replicas.append(self.topic_partition, batch, acks=-1, on_complete=done)
 
     def when_replicated(self, callback: Callable[[], None]) -> None:
-        replicas = self.runtime.replicas
+        replicas = self.runtime.parts.replicas
         partition = replicas.leader_partition(self.topic_partition)
         end_offset = partition.log.log_end_offset
 
@@ -237,11 +229,11 @@ class _Host(Generic[S]):
         look()
 
     def log_range(self) -> tuple[int, int]:
-        kept = self.runtime.replicas.leader_partition(self.topic_partition).log
+        kept = self.runtime.parts.replicas.leader_partition(self.topic_partition).log
         return kept.log_start_offset, kept.log_end_offset
 
     def delete_before(self, offset: int) -> None:
-        self.runtime.replicas.leader_partition(self.topic_partition).log.delete_records(offset)
+        self.runtime.parts.replicas.leader_partition(self.topic_partition).log.delete_records(offset)
 
     def leader_epoch(self) -> int:
         return self.epoch
@@ -253,14 +245,14 @@ class _Host(Generic[S]):
             if self.phase is _Phase.ACTIVE:
                 callback()
 
-        return self.runtime.loop.call_later(delay_ms / 1000, run)
+        return self.runtime.parts.loop.call_later(delay_ms / 1000, run)
 
     def reload(self, reason: str) -> None:
         if self._is_reload_asked or self.phase is not _Phase.ACTIVE:
             return
         self._is_reload_asked = True
         # Not in the middle of the shard's own step.
-        self.runtime.loop.call_soon(self._reload_now, reason)
+        self.runtime.parts.loop.call_soon(self._reload_now, reason)
 
     def _reload_now(self, reason: str) -> None:
         if self.phase is _Phase.ACTIVE:

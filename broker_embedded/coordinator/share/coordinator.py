@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import SHARE_STATE_TOPIC
-from broker_embedded.metadata.cache import MetadataCache
-from broker_embedded.replication.replica_manager import ReplicaManager
+from broker_embedded.replication.broker_parts import BrokerParts
 from broker_embedded.share.persister import ShareKey
 from ottla_wire.protocol import ErrorCode
 
@@ -28,28 +23,14 @@ _UUID_CHARACTERS = 22
 class ShareCoordinator:
     """Create one per broker, call `start` before clients are admitted, `stop` when the broker stops."""
 
-    def __init__(
-        self,
-        *,
-        config: Callable[[], BrokerConfig],
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._config = config
-        self._replicas = replicas
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
-            SHARE_STATE_TOPIC,
-            make_shard=self._make_shard,
-            replicas=replicas,
-            metadata=metadata,
-            clock=clock,
-            loop=loop,
+            SHARE_STATE_TOPIC, parts, make_shard=self._make_shard
         )
 
     def start(self) -> None:
-        self._replicas.add_leadership_listener(self.runtime)
+        self._parts.replicas.add_leadership_listener(self.runtime)
 
     def stop(self) -> None:
         self.runtime.close()
@@ -60,8 +41,8 @@ class ShareCoordinator:
         return ShareShard(
             partition,
             context,
-            lambda: self._config().share_coordinator_snapshot_update_records_per_snapshot,
-            lambda: self._config().share_coordinator_state_topic_prune_interval_ms,
+            lambda: self._parts.config().share_coordinator_snapshot_update_records_per_snapshot,
+            lambda: self._parts.config().share_coordinator_state_topic_prune_interval_ms,
         )
 
     def partition_of(self, key: str) -> int:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.peers import Peers
 from broker_embedded.common.types import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
-from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.replication.replica_manager import ReplicaManager
+from broker_embedded.replication.broker_parts import BrokerParts
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.reply import Reply
@@ -41,35 +36,17 @@ class TransactionCoordinator:
 
     def __init__(
         self,
+        parts: BrokerParts,
         *,
-        node_id: int,
-        config: Callable[[], BrokerConfig],
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
         offsets: OffsetsOfTransactions,
         new_producer_id: Callable[[OnProducerId], None],
-        peers: Callable[[], Peers | None] = lambda: None,
     ) -> None:
-        """`peers` reaches the other brokers; without it only partitions led here get end markers."""
-        self._broker_config = config
+        self._parts = parts
         self._new_producer_id = new_producer_id
-        self._replicas = replicas
-        self._metadata = metadata
-        self._node_id = node_id
-        self._clock = clock
-        self._loop = loop
         self._offsets = offsets
-        self._peers = peers
         self._markers: MarkerSender | None = None
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            TRANSACTION_STATE_TOPIC,
-            make_shard=self._make_shard,
-            replicas=replicas,
-            metadata=metadata,
-            clock=clock,
-            loop=loop,
+            TRANSACTION_STATE_TOPIC, parts, make_shard=self._make_shard
         )
 
     @cached_property
@@ -77,7 +54,7 @@ class TransactionCoordinator:
         """Writes how transactions end where this broker leads."""
         from .marker_writer import MarkerWriter
 
-        return MarkerWriter(replicas=self._replicas, clock=self._clock, offsets=self._offsets)
+        return MarkerWriter(replicas=self._parts.replicas, clock=self._parts.clock, offsets=self._offsets)
 
     @cached_property
     def enlistment(self) -> Enlistment:
@@ -85,12 +62,16 @@ class TransactionCoordinator:
         from .enlistment import Enlistment
 
         return Enlistment(
-            node_id=self._node_id, leader_of=self._leader_of, verify=self._verify, add=self._add, peers=self._peers
+            node_id=self._parts.node_id,
+            leader_of=self._leader_of,
+            verify=self._verify,
+            add=self._add,
+            peers=lambda: self._parts.peers,
         )
 
     def start(self) -> None:
-        self._replicas.add_leadership_listener(self.runtime)
-        self._metadata.add_listener(self._on_metadata)
+        self._parts.replicas.add_leadership_listener(self.runtime)
+        self._parts.metadata.add_listener(self._on_metadata)
 
     def stop(self) -> None:
         self.runtime.close()
@@ -101,7 +82,7 @@ class TransactionCoordinator:
         """Return the settings as they are now."""
         from .config import TransactionConfig
 
-        return TransactionConfig.of(self._broker_config())
+        return TransactionConfig.of(self._parts.config())
 
     def _make_shard(self, partition: int, context: ShardContext) -> TransactionShard:
         from .markers import MarkerSender
@@ -109,11 +90,11 @@ class TransactionCoordinator:
 
         if self._markers is None:
             self._markers = MarkerSender(
-                node_id=self._node_id,
-                metadata=self._metadata,
+                node_id=self._parts.node_id,
+                metadata=self._parts.metadata,
                 writer=self.marker_writer,
-                loop=self._loop,
-                peers=self._peers,
+                loop=self._parts.loop,
+                peers=lambda: self._parts.peers,
             )
         return TransactionShard(
             partition, context, config=self.config, markers=self._markers, new_producer_id=self._new_producer_id
@@ -157,7 +138,7 @@ class TransactionCoordinator:
             number = self.partition_of(transactional_id)
         except BrokerError:
             return None
-        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE_TOPIC, number))
+        state = self._parts.metadata.image.partition(TopicPartition(TRANSACTION_STATE_TOPIC, number))
         return None if state is None or state.leader == NO_LEADER else state.leader
 
     def _verify(self, request: AddPartitions) -> PartitionsChecked:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.clock import ManualClock
+from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.runtime.runtime import CoordinatorRuntime
 from broker_embedded.coordinator.runtime.shard import CoordinatorRecord, ShardContext
 from broker_embedded.metadata.cache import MetadataCache
+from broker_embedded.replication.broker_parts import BrokerParts
 from broker_embedded.replication.replica_manager import AppendResult
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import iter_batches
@@ -115,11 +117,16 @@ def replicas() -> Replicas:
 async def runtime(replicas: Replicas) -> CoordinatorRuntime[Shard]:
     return CoordinatorRuntime(
         TOPIC,
+        BrokerParts(
+            node_id=1,
+            config=BrokerConfig,
+            replicas=replicas,
+            metadata=MetadataCache("c"),
+            clock=ManualClock(),
+            loop=asyncio.get_running_loop(),
+            peers=None,
+        ),
         make_shard=Shard,
-        replicas=replicas,
-        metadata=MetadataCache("c"),
-        clock=ManualClock(),
-        loop=asyncio.get_running_loop(),
         slice_bytes=200,
     )
 
