@@ -9,7 +9,7 @@ to delete. A start removes an incomplete copy (Kafka continues it).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, parent, write_whole
@@ -18,6 +18,9 @@ from broker_embedded.storage import checkpoints
 from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.log import Log
 
+if TYPE_CHECKING:
+    from broker_embedded.storage.log_factory import LogFactory
+
 logger = logging.getLogger(__name__)
 
 FUTURE_DIR_SUFFIX = "-future"
@@ -25,16 +28,13 @@ MAX_FILE_NAME = 255
 REPLACED_MARKER = ".replaced"
 """In the directory of a log whose successor, in another log directory, is complete."""
 
-OpenLog = Callable[[str, Log], Log]
-"""Open an empty log in a directory, for the same partition and with the same settings as another one."""
-
 
 class FutureLogs:
     """The copies of one broker."""
 
-    def __init__(self, fs: FileSystem, open_log: OpenLog) -> None:
+    def __init__(self, fs: FileSystem, opener: LogFactory) -> None:
         self._fs = fs
-        self._open_log = open_log
+        self._opener = opener
         self._futures: dict[TopicPartition, Log] = {}
         self._made = 0
 
@@ -54,7 +54,7 @@ class FutureLogs:
             self._fs.make_dirs(directory)
             if log.topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, log.topic_id)
-            future = self._open_log(directory, log)
+            future = self._opener.open(directory, log.topic, log.partition, log.topic_id, log.config)
             if log.log_start_offset:
                 future.truncate_fully_and_start_at(log.log_start_offset)
             future.settle()

@@ -34,39 +34,17 @@ class LogFactory:
         self._on_cut = on_cut
         self._on_failure = on_failure
 
-    def new(self, directory: str, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        """Return a log in a directory that has just been made. It waits for no fsync: see `Log.settle`."""
-        log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
-        log.is_settled = False
-        return log
-
-    def new_like(self, directory: str, log: Log) -> Log:
-        """Return an empty log for the same partition, with the same settings."""
-        return self.new(directory, log.topic, log.partition, log.topic_id, log.config)
-
-    def found(
+    def open(
         self,
         directory: str,
         topic: str,
         partition: int,
         topic_id: bytes | None,
         config: LogConfig,
-        saved: OffsetCheckpoint,
+        saved: OffsetCheckpoint | None = None,
     ) -> Log:
-        """Return a log that existed at the start; it is recovered unless the last stop was clean."""
-        return self._open(directory, topic, partition, topic_id, config, is_clean=saved.is_clean, saved=saved)
-
-    def _open(
-        self,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes | None,
-        config: LogConfig,
-        *,
-        is_clean: bool,
-        saved: OffsetCheckpoint | None,
-    ) -> Log:
+        """Return a log that existed at the start, which is recovered unless the last stop was clean. Without `saved`
+        the directory has just been made, and the log waits for no fsync: see `Log.settle`."""
         tp = TopicPartition(topic, partition)
         loaded = LogLoader(
             self._fs,
@@ -75,7 +53,7 @@ class LogFactory:
             name=str(tp),
             config=config,
             now_ms=self._clock.now_ms(),
-            is_clean=is_clean,
+            is_clean=saved is None or saved.is_clean,
             recovery_point=saved.recovery_points.get(tp, 0) if saved else 0,
             log_start_offset=saved.log_starts.get(tp, 0) if saved else 0,
             must_be_whole=self._must_be_whole,
@@ -94,5 +72,6 @@ class LogFactory:
             on_cut=self._on_cut,
             on_failure=self._on_failure,
         )
+        log.is_settled = saved is not None
         log.cleaned_to = min(saved.cleaned_to.get(tp, 0) if saved else 0, log.log_end_offset)
         return log

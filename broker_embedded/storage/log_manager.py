@@ -74,7 +74,7 @@ class LogManager:
             on_cut=self._on_cut,
             on_failure=self._dirs.log_refused,
         )
-        self._futures = FutureLogs(fs, self._opener.new_like)
+        self._futures = FutureLogs(fs, self._opener)
         self._retired = RetiredLogs(fs, clock, self._dirs)
         self._is_closed = False
         self.cleaner = LogCleaner()
@@ -159,7 +159,7 @@ class LogManager:
             )
         topic_id = checkpoints.read_partition_metadata(self._fs, directory)
         try:
-            self._logs[tp] = self._opener.found(directory, *tp, topic_id, self._config_for(topic), saved)
+            self._logs[tp] = self._opener.open(directory, *tp, topic_id, self._config_for(topic), saved)
         except OSError as error:
             raise StartupError(str(storage_error(error, path=directory, doing="loading"))) from error
 
@@ -218,7 +218,7 @@ class LogManager:
         try:
             if topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, topic_id)
-            log = self._logs[tp] = self._opener.new(directory, topic, partition, topic_id, config)
+            log = self._logs[tp] = self._opener.open(directory, topic, partition, topic_id, config)
             if self._must_be_whole:
                 log.settle()
             if log_dir.mentions(tp):
