@@ -61,19 +61,6 @@ def _sort(
     return allowed, [(name, refusal(rights, operation, resource, name)) for name in refused]
 
 
-# --- members
-
-
-def consumer_group_heartbeat(
-    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
-) -> Response:
-    """ConsumerGroupHeartbeat: READ on the group, DESCRIBE on the topics that are subscribed by name."""
-    require(rights, AclOperation.READ, _GROUP, request.group_id)
-    for name in request.subscribed_topic_names or ():
-        require(rights, AclOperation.DESCRIBE, _TOPIC, name)
-    return handler(ctx, request)
-
-
 # --- looking at groups
 
 
@@ -134,6 +121,17 @@ def _topics_of(group: dict[str, Any]) -> set[str]:
         for assignment in (member["assignment"], member.get("target_assignment", {}))
         for each in assignment.get("topic_partitions", ())
     }
+
+
+def describe_share_group_offsets(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
+) -> Response:
+    """DescribeShareGroupOffsets: DESCRIBE on each group and on each topic that is named."""
+    for group in request.groups:
+        require(rights, AclOperation.DESCRIBE, _GROUP, group.group_id)
+        for topic in group.topics or ():
+            require(rights, AclOperation.DESCRIBE, _TOPIC, topic.topic_name)
+    return handler(ctx, request)
 
 
 def list_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:

@@ -53,6 +53,24 @@ def on_resource(operation: AclOperation, resource: AclResource, field: str) -> G
     return guard
 
 
+def on_each(operation: AclOperation, resource: AclResource, array: str, field: str | None = None) -> Guard:
+    """Return a guard that requires the operation on every resource of an array; `field` of an element is its name."""
+
+    def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
+        for each in getattr(request, array) or ():
+            require(rights, operation, resource, each if field is None else getattr(each, field))
+        return handler(ctx, request)
+
+    return guard
+
+
+def both(first: Guard, second: Guard) -> Guard:
+    """Return a guard that asks two guards, one after the other."""
+    return lambda rights, ctx, request, handler: first(
+        rights, ctx, request, lambda ctx, request: second(rights, ctx, request, handler)
+    )
+
+
 def with_fields(request: Message, **fields: Any) -> Message:
     """Return a copy of the request with other values. The original is kept for a response that refuses all of it."""
     changed = copy.copy(request)

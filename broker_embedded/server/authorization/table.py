@@ -8,16 +8,18 @@ from broker_embedded.server.authorization import (
     metadata,
     operations,
     settings,
-    share_groups,
     topics,
     transactions,
 )
-from broker_embedded.server.authorization.guards import Guard, anybody, on_cluster, on_resource
+from broker_embedded.server.authorization.guards import Guard, anybody, both, on_cluster, on_each, on_resource
 from ottla_wire.protocol import ApiKey
 
 _O = AclOperation
 _between_brokers = on_cluster(_O.CLUSTER_ACTION)
 _member_of_group = on_resource(_O.READ, AclResource.GROUP, "group_id")
+_subscribing_member = both(_member_of_group, on_each(_O.DESCRIBE, AclResource.TOPIC, "subscribed_topic_names"))
+_topics_are_read = on_each(_O.READ, AclResource.TOPIC, "topics", "topic_name")
+_transactional = on_resource(_O.WRITE, AclResource.TRANSACTIONAL_ID, "transactional_id")
 
 GUARDS: dict[ApiKey, Guard] = {
     # --- whoever could connect
@@ -40,13 +42,13 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: topics.offset_for_leader_epoch,
     ApiKey.PRODUCE: topics.produce,
     # --- groups
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.alter_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: both(_member_of_group, _topics_are_read),
     ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _subscribing_member,
     ApiKey.DELETE_GROUPS: groups.delete_groups,
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.delete_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: both(on_resource(_O.DELETE, AclResource.GROUP, "group_id"), _topics_are_read),
     ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.describe_offsets,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: groups.describe_share_group_offsets,
     ApiKey.FIND_COORDINATOR: groups.find_coordinator,
     ApiKey.HEARTBEAT: _member_of_group,
     ApiKey.JOIN_GROUP: _member_of_group,
@@ -58,13 +60,13 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.SHARE_ACKNOWLEDGE: _member_of_group,
     ApiKey.SHARE_FETCH: _member_of_group,
     ApiKey.SHARE_GROUP_DESCRIBE: groups.share_group_describe,
-    ApiKey.SHARE_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
+    ApiKey.SHARE_GROUP_HEARTBEAT: _subscribing_member,
     ApiKey.SYNC_GROUP: _member_of_group,
     # --- transactions
-    ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: both(_transactional, _member_of_group),
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
-    ApiKey.END_TXN: on_resource(_O.WRITE, AclResource.TRANSACTIONAL_ID, "transactional_id"),
+    ApiKey.END_TXN: _transactional,
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
     ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,

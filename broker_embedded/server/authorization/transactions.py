@@ -77,13 +77,6 @@ def _may_write(rights: Rights, topic: str) -> bool:
     return topic not in INTERNAL_TOPICS and rights.allows(AclOperation.WRITE, _TOPIC, topic)
 
 
-def add_offsets_to_txn(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """AddOffsetsToTxn: WRITE on the transactional id, READ on the group."""
-    require(rights, AclOperation.WRITE, _ID, request.transactional_id)
-    require(rights, AclOperation.READ, AclResource.GROUP, request.group_id)
-    return handler(ctx, request)
-
-
 def txn_offset_commit(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """TxnOffsetCommit: WRITE on the transactional id, READ on the group and on each topic."""
     require(rights, AclOperation.WRITE, _ID, request.transactional_id)
