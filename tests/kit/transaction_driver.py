@@ -9,7 +9,6 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.runtime.shard import CoordinatorRecord
-from broker_embedded.coordinator.transaction.config import TransactionConfig
 from broker_embedded.coordinator.transaction.markers import Ending, MarkerOutcome
 from broker_embedded.coordinator.transaction.records import decode
 from broker_embedded.coordinator.transaction.requests import (
@@ -51,7 +50,7 @@ class TransactionDriver:
         self, records: Iterable[CoordinatorRecord] = (), *, now_ms: int = 0, next_id: int = 1000, **settings: Any
     ) -> None:
         self.settings = settings
-        self.config = TransactionConfig.of(BrokerConfig(**settings))
+        self.config = BrokerConfig(**settings)
         self.monotonic = now_ms
         self.timers: list[Timer] = []
         self.log = list(records)

@@ -12,19 +12,12 @@ from .classic.group import ClassicGroupConfig
 from .consumer.heartbeat import ConsumerGroupConfig
 from .share.heartbeat import ShareGroupConfig
 
-_MINUTE_MS = 60_000
-
 
 @fact
 class GroupConfig:
     broker: BrokerConfig
     classic: ClassicGroupConfig
     consumer: ConsumerGroupConfig
-    min_session_timeout_ms: int
-    max_session_timeout_ms: int
-    offset_metadata_max_bytes: int
-    offsets_retention_ms: int
-    offsets_retention_check_interval_ms: int
 
     @classmethod
     def of(cls, broker: BrokerConfig) -> GroupConfig:
@@ -34,11 +27,6 @@ class GroupConfig:
                 initial_rebalance_delay_ms=broker.group_initial_rebalance_delay_ms, max_size=broker.group_max_size
             ),
             consumer=_consumer_config(broker, {}),
-            min_session_timeout_ms=broker.group_min_session_timeout_ms,
-            max_session_timeout_ms=broker.group_max_session_timeout_ms,
-            offset_metadata_max_bytes=broker.offset_metadata_max_bytes,
-            offsets_retention_ms=broker.offsets_retention_minutes * _MINUTE_MS,
-            offsets_retention_check_interval_ms=broker.offsets_retention_check_interval_ms,
         )
 
     def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerGroupConfig:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from ottla_wire.protocol import ErrorCode
 
+from ..runtime.recurring import Recurring
 from ..runtime.reply import Reply
-from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
+from ..runtime.shard import CoordinatorRecord, ShardContext
 from . import records
 from .admin import GroupAdmin
 from .classic import (
@@ -73,7 +74,9 @@ class GroupShard:
         self.share_offsets = ShareOffsets(context, self.share, share_states)
         self.offsets = OffsetManager(context, config)
         self.admin = GroupAdmin(self.classic, self.consumer, self.share, self.share_offsets, self.offsets)
-        self._expiry_timer: Timer | None = None
+        self._expiry = Recurring(
+            context, lambda: config().broker.offsets_retention_check_interval_ms, self.admin.expire_offsets
+        )
 
     # -- Shard
 
@@ -108,11 +111,10 @@ class GroupShard:
         for group_id in self.offsets.store.group_ids():
             if self.consumer.get(group_id) is None:
                 self.classic.get_or_create(group_id)
-        self._schedule_expiry()
+        self._expiry.start()
 
     def unload(self, error: ErrorCode) -> None:
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
+        self._expiry.stop()
         self.classic.unload(error)
         self.consumer.unload()
         self.share.unload()
@@ -255,14 +257,3 @@ class GroupShard:
             reply.settle(OffsetsDeleted(error=ErrorCode.GROUP_ID_NOT_FOUND))
         else:
             self.offsets.delete(group, request, reply.settle)
-
-    # -- time
-
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._config().offsets_retention_check_interval_ms
-
-        def expire() -> None:
-            self.admin.expire_offsets()
-            self._schedule_expiry()
-
-        self._expiry_timer = self._context.call_at(self._context.monotonic_ms() + interval_ms, expire)

@@ -18,7 +18,6 @@ from ..runtime.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
     from ..runtime.shard import ShardContext
-    from .config import TransactionConfig
     from .enlistment import Enlistment, OnChecked
     from .marker_writer import MarkerWriter, OffsetsOfTransactions
     from .markers import MarkerSender
@@ -42,6 +41,7 @@ class TransactionCoordinator:
         new_producer_id: Callable[[OnProducerId], None],
     ) -> None:
         self._parts = parts
+        self.config = parts.config
         self._new_producer_id = new_producer_id
         self._offsets = offsets
         self._markers: MarkerSender | None = None
@@ -78,12 +78,6 @@ class TransactionCoordinator:
         if self._markers is not None:
             self._markers.close()
 
-    def config(self) -> TransactionConfig:
-        """Return the settings as they are now."""
-        from .config import TransactionConfig
-
-        return TransactionConfig.of(self._parts.config())
-
     def _make_shard(self, partition: int, context: ShardContext) -> TransactionShard:
         from .markers import MarkerSender
         from .shard import TransactionShard
@@ -115,7 +109,7 @@ class TransactionCoordinator:
     # -- requests that are checked against the settings
 
     def check_init(self, request: InitProducer) -> None:
-        longest_ms = self.config().max_timeout_ms
+        longest_ms = self.config().transaction_max_timeout_ms
         if not 0 < request.timeout_ms <= longest_ms:
             raise BrokerError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from ottla_wire.protocol import ErrorCode
 
@@ -19,7 +20,6 @@ from ..runtime.recurring import Recurring
 from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext
 from . import decisions, endings, records
-from .config import TransactionConfig
 from .decisions import FenceFirst, NeedsProducerId, Refused, Unchanged, WriteTransaction
 from .markers import Ending, MarkerOutcome, Markers
 from .requests import AddPartitions, EndTransaction, Identified, InitProducer, PartitionsChecked
@@ -42,7 +42,7 @@ class TransactionShard:
         partition: int,
         context: ShardContext,
         *,
-        config: Callable[[], TransactionConfig],
+        config: Callable[[], BrokerConfig],
         markers: Markers,
         new_producer_id: Callable[[OnProducerId], None],
     ) -> None:
@@ -54,8 +54,16 @@ class TransactionShard:
         self._transactions: dict[str, Transaction] = {}
         self._being_written: set[str] = set()
         self._recurring = (
-            Recurring(context, lambda: config().timeout_check_interval_ms, self.abort_timed_out),
-            Recurring(context, lambda: config().id_expiration_check_interval_ms, self.forget_expired),
+            Recurring(
+                context,
+                lambda: config().transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                self.abort_timed_out,
+            ),
+            Recurring(
+                context,
+                lambda: config().transaction_remove_expired_transaction_cleanup_interval_ms,
+                self.forget_expired,
+            ),
         )
 
     # -- Shard
@@ -200,7 +208,7 @@ class TransactionShard:
                 self._write(decisions.fence_and_abort(transaction, now_ms=now_ms), _report_unwritten)
 
     def forget_expired(self) -> None:
-        now_ms, expiration_ms = self._context.now_ms(), self._config().id_expiration_ms
+        now_ms, expiration_ms = self._context.now_ms(), self._config().transactional_id_expiration_ms
         expired = [
             each.move_to(TransactionState.DEAD, now_ms=now_ms).transactional_id
             for each in self.transactions()

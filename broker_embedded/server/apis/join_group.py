@@ -34,12 +34,12 @@ def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
     coordinator = ctx.services.groups
     version = ctx.api_version
     shard = coordinator.shard_of(request.group_id)
-    config = coordinator.config()
-    if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+    config = coordinator.config().broker
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise BrokerError(
             ErrorCode.INVALID_SESSION_TIMEOUT,
-            f"session timeout {request.session_timeout_ms} ms, wanted {config.min_session_timeout_ms}"
-            f" to {config.max_session_timeout_ms}",
+            f"session timeout {request.session_timeout_ms} ms, wanted {config.group_min_session_timeout_ms}"
+            f" to {config.group_max_session_timeout_ms}",
         )
     client_id = ctx.client_id or ""
     reply: Reply[JoinAnswer] = Reply(lambda answer: _body(answer, version))

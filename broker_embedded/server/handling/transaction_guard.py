@@ -118,7 +118,7 @@ def enlist(
 ) -> None:
     """Ask the coordinator about partitions that this broker leads, unless an open transaction is proof enough. One
     error for each that was asked about; perhaps answered at once."""
-    if how is Enlisting.VERIFY and not services.transactions.config().verifies_partitions:
+    if how is Enlisting.VERIFY and not services.transactions.config().transaction_partition_verification_enable:
         on_done(dict.fromkeys(partitions, ErrorCode.NONE))
         return
     replicas = services.replicas
@@ -127,7 +127,7 @@ def enlist(
         on_done({})
         return
     loop, config = services.loop, services.transactions.config()
-    adds_until = loop.time() + config.add_for_ms / 1000
+    adds_until = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
 
     def ask() -> None:
         markers_before = {each: _last_marker(replicas, each, producer) for each in partitions}
@@ -141,7 +141,7 @@ def enlist(
             if is_too_early and how is Enlisting.ADD and loop.time() < adds_until:
                 # The last transaction's markers are being written, or another leader's partition is just being added.
                 # A client that is told so may not come again for seconds.
-                loop.call_later(config.add_again_ms / 1000, ask)
+                loop.call_later(config.add_partitions_to_txn_retry_backoff_ms / 1000, ask)
                 return
             on_done(errors)
 

@@ -25,6 +25,8 @@ from .committed import OffsetAndMetadata, OffsetKey
 from .expiry import ExpiryRule, expired
 from .store import OffsetStore
 
+_MINUTE_MS = 60_000
+
 
 class OffsetOwner(Protocol):
     """Interface of a group that offsets need, classic or not."""
@@ -60,7 +62,7 @@ class OffsetManager:
     def commit(self, request: CommitOffsets, on_done: Callable[[OffsetsCommitted], None]) -> None:
         """Append the commit, which the group has accepted. Other consumers see it once it is durable."""
         now_ms = self._context.now_ms()
-        limit = self._config().offset_metadata_max_bytes
+        limit = self._config().broker.offset_metadata_max_bytes
         errors: dict[OffsetKey, ErrorCode] = {}
         accepted: dict[OffsetKey, OffsetAndMetadata] = {}
         for partition in request.partitions:
@@ -161,7 +163,7 @@ class OffsetManager:
             self.store.of_group(group_id),
             rule,
             now_ms=self._context.now_ms(),
-            retention_ms=self._config().offsets_retention_ms,
+            retention_ms=self._config().broker.offsets_retention_minutes * _MINUTE_MS,
         )
         return [key for key in found if key not in pending]
 
