@@ -1,6 +1,6 @@
 """The state of a cluster at one moment, gathered from all its nodes, for `explain`, waits and the control API.
 
-This module does not depend on the broker: `ClusterControl.facts` makes the facts from a live cluster.
+This module does not depend on the broker: `LocalControl.facts` makes the facts from a live cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ClusterControl` for a cluster in this process."""
+"""What the control API does to a cluster in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from broker_embedded.common.types import NO_LEADER
 
 
 class LocalControl:
-    """Everything here runs on the cluster's loop, while the cluster runs."""
+    """One running cluster; everything here runs on its loop. Methods raise InvalidFault for an unknown node, or for a
+    node in the wrong state, and StartupError if a broker cannot be started."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -24,6 +25,7 @@ class LocalControl:
         self.disks = cluster.disks
 
     def facts(self) -> EmbeddedClusterFacts:
+        """Return the facts of the cluster at this moment."""
         cluster = self._cluster
         return gather(
             states={node: self._state(node) for node in cluster.node_ids},
@@ -37,9 +39,13 @@ class LocalControl:
         )
 
     def figures(self) -> Mapping[int, BrokerFigures]:
+        """Return the counters of the running brokers."""
         return {node: figures_of(broker) for node, broker in self._cluster.brokers.items()}
 
     async def kill_broker(self, node: int, *, lose_unsynced: bool = False) -> None:
+        """End a node at once: nothing is closed, nothing handed over. With `lose_unsynced` as when the power goes: what
+        was not fsynced is lost; without as `kill -9` does.
+        """
         await self._in_state(node, NodeState.RUNNING, NodeState.PAUSED, then=self._cluster.kill)
         if lose_unsynced:
             self.disks.crash(node)
@@ -60,6 +66,8 @@ class LocalControl:
         await self._in_state(node, NodeState.PAUSED, then=self._cluster.resume)
 
     async def advance_clock(self, ms: float) -> int:
+        """Move the cluster's time forward and run everything that becomes due; returns the new time in ms since the
+        epoch. Raises InvalidFault if the cluster runs on the machine's clock."""
         clock = self._cluster.clock
         if not isinstance(clock, VirtualClock):
             raise InvalidFault("clock: found the machine's, wanted a virtual one: start the cluster with one")

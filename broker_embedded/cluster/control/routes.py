@@ -1,14 +1,13 @@
-"""Routes of the control API: they decode and check requests, and call `ClusterControl`."""
+"""Routes of the control API: they decode and check requests, and call `LocalControl`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_embedded.cluster.control.http import LARGEST, HttpError, HttpRequest
-from broker_embedded.cluster.control.protocol import ClusterControl
 from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, WantedState, wait_for
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.faults import BadDisk
@@ -16,8 +15,11 @@ from broker_embedded.cluster.faults.public import add_from_json
 from broker_embedded.cluster.faults.selector import InvalidFault
 from broker_embedded.cluster.metrics import metrics_text
 
+if TYPE_CHECKING:
+    from broker_embedded.cluster.control.local import LocalControl
+
 Answer = tuple[HTTPStatus, Any]
-Route = Callable[[ClusterControl, HttpRequest], Awaitable[Answer]]
+Route = Callable[["LocalControl", HttpRequest], Awaitable[Answer]]
 
 MAX_MS = 100 * 366 * 24 * 3_600_000
 """A century. A loop's timers take no time that is much longer."""
@@ -27,7 +29,7 @@ LINK_ACTIONS = ("cut", "slow", "isolate", "heal")
 DISK_ACTIONS = ("full", "limited", "slow", "fsync-error", "torn-write", "offline", "heal")
 
 
-async def answer(control: ClusterControl, request: HttpRequest) -> Answer:
+async def answer(control: LocalControl, request: HttpRequest) -> Answer:
     """Execute the request, or raise HttpError."""
     kind = request.path[0] if request.path else ""
     route = _ROUTES.get(kind)
@@ -49,17 +51,17 @@ async def answer(control: ClusterControl, request: HttpRequest) -> Answer:
 # --- one function per first part of the path
 
 
-async def _cluster(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _cluster(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     return HTTPStatus.OK, control.facts().to_json()
 
 
-async def _metrics(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _metrics(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     return HTTPStatus.OK, metrics_text(control.facts(), control.figures())
 
 
-async def _faults(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _faults(control: LocalControl, request: HttpRequest) -> Answer:
     faults, path = control.faults, request.path
     if len(path) == 1:
         _only(request, "GET", "POST", "DELETE", parts=1)
@@ -84,7 +86,7 @@ async def _faults(control: ClusterControl, request: HttpRequest) -> Answer:
     return HTTPStatus.OK, fault.to_json()
 
 
-async def _brokers(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _brokers(control: LocalControl, request: HttpRequest) -> Answer:
     if len(request.path) == 1:
         _only(request, "POST", parts=1)
         _fields(request.body, "rack")
@@ -111,7 +113,7 @@ async def _brokers(control: ClusterControl, request: HttpRequest) -> Answer:
     return HTTPStatus.OK, {"broker": node, "state": control.facts().nodes[node].state.value}
 
 
-async def _links(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _links(control: LocalControl, request: HttpRequest) -> Answer:
     links, body = control.links, request.body
     if len(request.path) == 1:
         _only(request, "GET", parts=1)
@@ -134,7 +136,7 @@ async def _links(control: ClusterControl, request: HttpRequest) -> Answer:
     return HTTPStatus.OK, {"links": links.to_json()}
 
 
-async def _disks(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _disks(control: LocalControl, request: HttpRequest) -> Answer:
     disks, body = control.disks, request.body
     if len(request.path) == 1:
         _only(request, "GET", parts=1)
@@ -165,7 +167,7 @@ async def _disks(control: ClusterControl, request: HttpRequest) -> Answer:
     return HTTPStatus.CREATED, {"disks": [{"broker": added.node, **fault.to_json()} for fault in added.faults]}
 
 
-async def _clock(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _clock(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "POST", parts=2)
     _one_of("action", request.path[1], ("advance",))
     _fields(request.body, "ms")
@@ -175,7 +177,7 @@ async def _clock(control: ClusterControl, request: HttpRequest) -> Answer:
     return HTTPStatus.OK, {"now_ms": await control.advance_clock(ms)}
 
 
-async def _wait(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _wait(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     query = dict(request.query)
     timeout_ms = _number("timeout_ms", query.pop("timeout_ms", str(DEFAULT_TIMEOUT_MS)))
@@ -201,7 +203,7 @@ async def _wait(control: ClusterControl, request: HttpRequest) -> Answer:
     return HTTPStatus.OK, {"waited_ms": waited_ms}
 
 
-async def _explain(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _explain(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     topic = request.query.get("topic")
     if not topic:
@@ -216,7 +218,7 @@ async def _explain(control: ClusterControl, request: HttpRequest) -> Answer:
     }
 
 
-async def _shares(control: ClusterControl, request: HttpRequest) -> Answer:
+async def _shares(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     group = request.query.get("group")
     return HTTPStatus.OK, {

@@ -14,7 +14,7 @@ from broker_embedded.cluster.control.http import (
     encode_response,
     read_request,
 )
-from broker_embedded.cluster.control.protocol import ClusterControl
+from broker_embedded.cluster.control.local import LocalControl
 from broker_embedded.cluster.control.routes import answer
 from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import StartupError
@@ -31,7 +31,7 @@ MOST_WAITING = 100
 class ControlServer:
     """`await start()`, then `url`; `await stop()` cuts who is still connected."""
 
-    def __init__(self, control: ClusterControl, *, port: int = 0, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, control: LocalControl, *, port: int = 0, patience_s: float = PATIENCE_S) -> None:
         """Create the server. `patience_s`: how long a client may take to send a request, and to read the response."""
         self._control = control
         self._patience_s = patience_s
