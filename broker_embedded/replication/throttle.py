@@ -12,10 +12,12 @@ producers leave a move its rate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.config_definition import LONG_MAX
-from broker_embedded.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from broker_embedded.replication.partition import Partition
 
 SAVED_UP_MS = 200
 """Longer than the interval of a follower's fetches, which must not reduce the rate, and as short as that allows,
@@ -24,16 +26,6 @@ because this much may pass in one burst.
 LONGEST_WAIT_MS = 1_000
 """The rate may be raised meanwhile."""
 ALL = "*"
-
-
-class Throttled(Protocol):
-    """The part of a partition that matters here."""
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def isr(self) -> tuple[int, ...]: ...
 
 
 class ByteBudget:
@@ -91,7 +83,7 @@ class ReplicationThrottle:
         self._replicas_of = replicas_of
         self._budget = ByteBudget(rate=rate, now_ms=now_ms)
 
-    def holds(self, partition: Throttled, replica: int) -> bool:
+    def holds(self, partition: Partition, replica: int) -> bool:
         """Return whether nothing may be copied to `replica` now."""
         if not self._budget.is_limited or replica in partition.isr:
             return False
@@ -100,12 +92,12 @@ class ReplicationThrottle:
     def wait_ms(self) -> int:
         return self._budget.wait_ms
 
-    def record(self, partition: Throttled, replica: int, size: int) -> None:
+    def record(self, partition: Partition, replica: int, size: int) -> None:
         """Count `size` bytes of the partition that were copied to `replica`."""
         if self._budget.is_limited and replica not in partition.isr and self._covers(partition):
             self._budget.spend(size)
 
-    def _covers(self, partition: Throttled) -> bool:
+    def _covers(self, partition: Partition) -> bool:
         topic, number = partition.topic_partition
         named = self._replicas_of(topic)
         return ALL in named or f"{number}:{self._node_id}" in named

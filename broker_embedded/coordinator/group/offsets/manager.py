@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.config_definition import LONG_MAX
 from ottla_wire.protocol import ErrorCode
@@ -25,18 +25,11 @@ from .committed import OffsetAndMetadata, OffsetKey
 from .expiry import ExpiryRule, expired
 from .store import OffsetStore
 
+if TYPE_CHECKING:
+    from ..classic import ClassicGroup
+    from ..consumer.group import ConsumerGroup
+
 _MINUTE_MS = 60_000
-
-
-class OffsetOwner(Protocol):
-    """Interface of a group that offsets need, classic or not."""
-
-    @property
-    def is_empty(self) -> bool: ...
-
-    def check_offset_delete(self) -> ErrorCode: ...
-
-    def is_subscribed_to(self, topic: str) -> bool: ...
 
 
 class OffsetManager:
@@ -111,7 +104,9 @@ class OffsetManager:
         keys: Iterable[OffsetKey] = request.keys if request.keys is not None else self._known_keys(request)
         return OffsetsFetched(offsets={key: self._fetch_one(request, key) for key in keys})
 
-    def delete(self, owner: OffsetOwner, request: DeleteOffsets, on_done: Callable[[OffsetsDeleted], None]) -> None:
+    def delete(
+        self, owner: ClassicGroup | ConsumerGroup, request: DeleteOffsets, on_done: Callable[[OffsetsDeleted], None]
+    ) -> None:
         """Delete offsets of topics without subscribed members (KIP-496)."""
         error = owner.check_offset_delete()
         if error is not ErrorCode.NONE:
