@@ -109,7 +109,7 @@ def _node(
         address=addresses.get(node, ""),
         is_fenced=registered is None or registered.fenced,
         is_voter=node in voters,
-        offline_dirs={} if broker is None else dict(broker.logs.offline_dirs),
+        offline_dirs={} if broker is None else dict(broker.logs.directories.offline),
     )
 
 

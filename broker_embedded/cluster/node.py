@@ -147,7 +147,7 @@ class Node:
             advertised_host=settings.advertised_host,
         )
         if tuple(around.voters) == (self.node_id,):
-            self._metadata_logs.add_dir_listener(self._on_metadata_lost)
+            self._metadata_logs.directories.add_listener(self._on_metadata_lost)
         self.internal_server: SocketServer | None = None
         if self._internal is not None:
             self.internal_server = SocketServer(
@@ -162,7 +162,7 @@ class Node:
 
     def _on_metadata_lost(self, path: str, logs: Sequence[Log]) -> None:
         """Give up the start of a broker whose metadata log failed: no other voter could continue it."""
-        reason = self._metadata_logs.offline_dirs[path]
+        reason = self._metadata_logs.directories.offline[path]
         self.broker.lifecycle.give_up_start(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} failed: {reason}"))
 
     def _listen(self, port: int, host: str = HOST) -> Listener:
@@ -189,7 +189,7 @@ class Node:
             cleaner_enabled=False,  # the broker steps it, so that a long cleaning does not hold up requests
         )
         self._undo.append(logs.abandon)
-        ids = logs.bind_identity(
+        ids = logs.directories.bind_identity(
             cluster_id=around.cluster_id, node_id=self.node_id, new_directory_id=around.new_uuid_text
         )
         self._log_dir_ids = [uuid_from_text(text) for text in ids.values()]

@@ -54,13 +54,15 @@ class LogDirMoves:
             raise BrokerError(
                 ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log directory of this broker: {', '.join(self._logs.dirs)}"
             )
-        if path in self._logs.offline_dirs:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {self._logs.offline_dirs[path]}")
+        if path in self._logs.directories.offline:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {self._logs.directories.offline[path]}"
+            )
         partition.log.check_online()
         if parent(partition.log.directory) == path:
             self.cancel(partition)
             return
-        if path in self._logs.cordoned_dirs:
+        if path in self._logs.directories.cordoned:
             raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it gets no new replicas")
         future = self._logs.future(partition.log)
         if future is None or parent(future.directory) != path:

@@ -152,7 +152,7 @@ class ReplicaManager:
         self._retry: asyncio.TimerHandle | None = None
         self._opening: asyncio.Handle | None = None
         metadata.add_listener(self._on_metadata)
-        logs.add_dir_listener(self._on_dir_offline)
+        logs.directories.add_listener(self._on_dir_offline)
 
     # --- looking up
 

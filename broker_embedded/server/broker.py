@@ -298,7 +298,7 @@ class Broker:
                 ", ".join(sorted(unknown)),
                 ", ".join(self.logs.dirs),
             )
-        cordoned = self.logs.cordoned_dirs
+        cordoned = self.logs.directories.cordoned
         self.lifecycle.cordon([each for path, each in self._directory_ids.items() if path in cordoned])
 
     def _listener_security(self) -> ListenerSecurity | None:

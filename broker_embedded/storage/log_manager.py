@@ -23,7 +23,7 @@ from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_r
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_dir import LogDir, OffsetCheckpoint
-from broker_embedded.storage.log_dirs import DirListener, LogDirs, LogDirView
+from broker_embedded.storage.log_dirs import LogDirs
 from broker_embedded.storage.log_factory import LogFactory
 from broker_embedded.storage.maintenance_rounds import MaintenanceRounds
 from broker_embedded.storage.offset_checkpoints import partition_of
@@ -65,23 +65,25 @@ class LogManager:
         self._must_be_whole = must_be_whole
         self._config_for = config_for or (lambda topic: LogConfig())
         self._logs: dict[TopicPartition, Log] = {}
-        self._dirs = LogDirs(dirs, fs=fs, logs_in=self._logs_in, futures_in=lambda path: self._futures.in_dir(path))
+        self.directories = LogDirs(
+            dirs, fs=fs, logs_in=self._logs_in, futures_in=lambda path: self._futures.in_dir(path)
+        )
         self._opener = LogFactory(
             fs,
             FilePool(fs, open_files),
             clock=clock,
             must_be_whole=must_be_whole,
             on_cut=self._on_cut,
-            on_failure=self._dirs.log_refused,
+            on_failure=self.directories.log_refused,
         )
         self._futures = FutureLogs(fs, self._opener)
-        self._retired = RetiredLogs(fs, clock, self._dirs)
+        self._retired = RetiredLogs(fs, clock, self.directories)
         self._is_closed = False
         self.cleaner = LogCleaner()
         self._rounds = MaintenanceRounds(
             logs=lambda: self.logs,
             logs_in=self._logs_in,
-            dirs=self._dirs,
+            dirs=self.directories,
             schedule=Schedule(intervals or Intervals(), now_ms=clock.now_ms()),
             cleaner=self.cleaner,
             cleaner_enabled=cleaner_enabled,
@@ -89,41 +91,15 @@ class LogManager:
 
     # -- directories
 
-    def bind_identity(self, *, cluster_id: str, node_id: int, new_directory_id: Callable[[], str]) -> dict[str, str]:
-        """Write or check `meta.properties` of each directory; returns directory ids by path."""
-        return self._dirs.bind_identity(cluster_id=cluster_id, node_id=node_id, new_directory_id=new_directory_id)
-
     @property
     def dirs(self) -> Sequence[str]:
-        return self._dirs.paths
-
-    @property
-    def offline_dirs(self) -> dict[str, str]:
-        """Directories whose disk failed while the broker ran, and why."""
-        return self._dirs.offline
-
-    @property
-    def cordoned_dirs(self) -> frozenset[str]:
-        """Directories that get no new partitions while there are others."""
-        return self._dirs.cordoned
+        return self.directories.paths
 
     def cordon(self, wanted: Collection[str]) -> frozenset[str]:
         """Replace the set of cordoned directories ("*": all). Returns unknown names."""
         named = frozenset(path.rstrip("/") for path in wanted) - {"*"}
-        self._dirs.cordoned = frozenset(self.dirs) if "*" in wanted else named & frozenset(self.dirs)
+        self.directories.cordoned = frozenset(self.dirs) if "*" in wanted else named & frozenset(self.dirs)
         return named - frozenset(self.dirs)
-
-    def add_dir_listener(self, listener: DirListener) -> None:
-        """Call `listener` with each directory that went offline and its logs, which are no longer served."""
-        self._dirs.add_listener(listener)
-
-    def fail_dir(self, path: str, reason: str) -> None:
-        """Take a directory offline. Logs in the other directories continue."""
-        self._dirs.fail(path, reason)
-
-    def describe_dirs(self) -> Sequence[LogDirView]:
-        """Return the log directories for DescribeLogDirs."""
-        return self._dirs.describe()
 
     def _logs_in(self, path: str) -> list[Log]:
         return [log for log in self._logs.values() if parent(log.directory) == path]
@@ -132,7 +108,7 @@ class LogManager:
 
     def load_all(self) -> Iterable[Log]:
         """Open every partition directory found; recover what was not shut down cleanly."""
-        for log_dir in self._dirs:
+        for log_dir in self.directories:
             saved = log_dir.read_saved_offsets()
             for name in log_dir.partition_dirs():
                 self._load(log_dir, name, saved)
@@ -213,8 +189,8 @@ class LogManager:
 
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
         tp = TopicPartition(topic, partition)
-        directory = self._dirs.make_partition_dir(str(tp), logs=self._logs.values())
-        log_dir = self._dirs[parent(directory)]
+        directory = self.directories.make_partition_dir(str(tp), logs=self._logs.values())
+        log_dir = self.directories[parent(directory)]
         try:
             if topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, topic_id)
@@ -225,7 +201,7 @@ class LogManager:
                 # A deleted partition of the same name: its offsets must not be believed of this one after a crash.
                 offset_checkpoints.write_all(log_dir, self._logs_in(log_dir.path))
         except OSError as error:
-            self._dirs.refused(log_dir.path, error)
+            self.directories.refused(log_dir.path, error)
             raise storage_error(error, path=directory, doing="creating") from error
         return log
 
@@ -302,15 +278,15 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write the offset checkpoints of every directory now."""
-        for log_dir in self._dirs:
-            if log_dir.path not in self.offline_dirs:
+        for log_dir in self.directories:
+            if log_dir.path not in self.directories.offline:
                 offset_checkpoints.write_all(log_dir, self._logs_in(log_dir.path))
 
     def _on_cut(self, log: Log) -> None:
         """Update checkpoints after a cut: a crash must not bring deleted records back, or count new records as
         fsynced.
         """
-        log_dir = self._dirs.of(log)
+        log_dir = self.directories.of(log)
         if log_dir is not None:
             offset_checkpoints.write_recovery_points(log_dir, self._logs_in(log_dir.path))
 
@@ -322,7 +298,7 @@ class LogManager:
         A directory in which a log cannot be closed gets no marker: its next start recovers.
         """
         for log_dir in self._begin_end():
-            if log_dir.path in self.offline_dirs:
+            if log_dir.path in self.directories.offline:
                 self._close_files(log_dir.path)
             else:
                 self._close_dir(log_dir)
@@ -341,7 +317,7 @@ class LogManager:
         self._is_closed = True
         self.cleaner.stop()
         self._futures.close()
-        return list(self._dirs)
+        return list(self.directories)
 
     def _close_dir(self, log_dir: LogDir) -> None:
         path = log_dir.path

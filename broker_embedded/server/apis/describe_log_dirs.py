@@ -29,7 +29,10 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    return {"error_code": 0, "results": [_directory(ctx, view, wanted) for view in ctx.services.logs.describe_dirs()]}
+    return {
+        "error_code": 0,
+        "results": [_directory(ctx, view, wanted) for view in ctx.services.logs.directories.describe()],
+    }
 
 
 def _directory(ctx: RequestContext[Needs], view: LogDirView, wanted: Wanted) -> Body:
@@ -51,7 +54,7 @@ def _directory(ctx: RequestContext[Needs], view: LogDirView, wanted: Wanted) -> 
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
         "total_bytes": view.total_bytes,
         "usable_bytes": view.usable_bytes,
-        "is_cordoned": view.path in ctx.services.logs.cordoned_dirs
+        "is_cordoned": view.path in ctx.services.logs.directories.cordoned
         and has_cordoned_log_dirs(ctx.services.metadata.image),
     }
 

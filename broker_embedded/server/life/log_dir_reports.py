@@ -60,7 +60,7 @@ class LogDirReports:
         self._is_under_way = False
         self._is_closed = False
         self._has_begun = False
-        logs.add_dir_listener(self._on_dir_failed)
+        logs.directories.add_listener(self._on_dir_failed)
         metadata.add_listener(self._on_metadata)
 
     def close(self) -> None:

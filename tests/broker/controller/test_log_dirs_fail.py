@@ -57,7 +57,7 @@ class Running:
 
     def fail(self, broker: int, path: str) -> None:
         async def on_the_loop() -> None:
-            self.node(broker).logs.fail_dir(path, "made to fail")
+            self.node(broker).logs.directories.fail(path, "made to fail")
 
         self.cluster._call(on_the_loop())
 

@@ -302,12 +302,12 @@ def test_a_full_disk_refuses_appends_with_the_remedy_and_goes_on_when_there_is_r
     store.first.flush()
     store.power_cut()
     assert offsets(store.first) == list(range(25))
-    assert store.manager.offline_dirs == {}
+    assert store.manager.directories.offline == {}
 
 
 def test_a_disk_that_fails_takes_its_directory_offline_and_no_other(store: Store) -> None:
     told: list[tuple[str, Sequence[Log]]] = []
-    store.manager.add_dir_listener(lambda path, logs: told.append((path, logs)))
+    store.manager.directories.add_listener(lambda path, logs: told.append((path, logs)))
     append(store.first, b"a")
     append(store.second, b"b")
     gone = parent_of(store.first)
@@ -319,7 +319,7 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_no_other(store: Store
         store.first.read(0, 1_000)
     assert append(store.second, b"c") == 1
     assert parent_of(store.manager.get_or_create("t", 2)) == parent_of(store.second)
-    views = {view.path: view for view in store.manager.describe_dirs()}
+    views = {view.path: view for view in store.manager.directories.describe()}
     assert views[gone].offline_reason is not None
     assert views[gone].logs == ()
     store.clock.advance(3_600_000)
@@ -336,10 +336,10 @@ def test_a_directory_that_failed_unnoticed_is_described_as_offline(store: Store)
     append(store.first, b"a")
     gone = parent_of(store.first)
     store.fs.add(DiskFault(DiskFaultKind.OFFLINE, gone))
-    views = {view.path: view for view in store.manager.describe_dirs()}
+    views = {view.path: view for view in store.manager.directories.describe()}
     assert "Input/output error" in str(views[gone].offline_reason)
     assert [view.offline_reason for path, view in views.items() if path != gone] == [None]
-    assert list(store.manager.offline_dirs) == [gone]
+    assert list(store.manager.directories.offline) == [gone]
 
 
 def test_a_new_partition_passes_a_directory_over_whose_disk_fails(store: Store) -> None:
@@ -349,7 +349,7 @@ def test_a_new_partition_passes_a_directory_over_whose_disk_fails(store: Store) 
     emptier = min(counts, key=lambda path: counts[path])
     store.fs.add(DiskFault(DiskFaultKind.OFFLINE, emptier))
     assert parent_of(store.manager.get_or_create("t", 5)) != emptier
-    assert set(store.manager.offline_dirs) == {emptier}
+    assert set(store.manager.directories.offline) == {emptier}
     (other,) = set(store.dirs) - {emptier}
     store.fs.add(DiskFault(DiskFaultKind.OFFLINE, other))
     with pytest.raises(BrokerError, match="all log directories are offline"):
@@ -361,7 +361,7 @@ def test_a_full_disk_makes_no_partition_and_stays_online(store: Store) -> None:
         store.fs.add(DiskFault(DiskFaultKind.FULL, path))
     with pytest.raises(BrokerError, match="creating failed, the disk is full"):
         store.manager.get_or_create("t", 2)
-    assert store.manager.offline_dirs == {}
+    assert store.manager.directories.offline == {}
 
 
 def test_a_failed_fsync_takes_the_directory_offline_and_acknowledges_nothing(store: Store) -> None:

@@ -107,7 +107,7 @@ def test_where_it_cannot_go_is_refused(make_cluster: MakeCluster) -> None:
     cluster = with_two_dirs(make_cluster)
     assert move(cluster, 1, "/three") == ErrorCode.LOG_DIR_NOT_FOUND
     assert move(cluster, 1, "/two", topic="missing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    cluster[1].logs.fail_dir("/two", "broken")
+    cluster[1].logs.directories.fail("/two", "broken")
     assert move(cluster, 1, "/two") == ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -99,7 +99,7 @@ def test_the_files_made_again_are_kafkas_byte_for_byte(killed_folder: Path) -> N
 
 def test_kafkas_identity_and_checkpoints_are_understood(folder: Path) -> None:
     manager = open_folder(folder)
-    ids = manager.bind_identity(
+    ids = manager.directories.bind_identity(
         cluster_id="q1Sh-9_ISia_zwGINzRvyQ", node_id=1, new_directory_id=lambda: pytest.fail("it has one")
     )
     assert len(ids[str(folder)]) == 22

@@ -35,7 +35,7 @@ def test_the_files_of_a_log_directory_are_kafkas(store: Any) -> None:
     store.append(b"a")
     store.append(b"b")
     store.log.delete_records(1)
-    store.manager.bind_identity(cluster_id="c", node_id=3, new_directory_id=lambda: "d")
+    store.manager.directories.bind_identity(cluster_id="c", node_id=3, new_directory_id=lambda: "d")
     store.manager.close()
     assert store.fs.list_dir("/data") == [
         ".kafka_cleanshutdown",
@@ -69,7 +69,7 @@ def test_a_new_partition_goes_to_the_directory_with_the_fewest(memory_fs: Memory
     assert homes == ["/a/t-0", "/b/t-1", "/a/t-2", "/b/t-3"]
     assert manager.get_or_create("t", 1) is manager.get("t", 1)
     assert manager.get("t", 9) is None
-    assert [len(view.logs) for view in manager.describe_dirs()] == [2, 2]
+    assert [len(view.logs) for view in manager.directories.describe()] == [2, 2]
 
 
 def test_topics_with_dashes_and_dots_are_loaded(memory_fs: MemoryFileSystem, clock: ManualClock) -> None:
@@ -134,12 +134,12 @@ def test_no_directory_is_refused(memory_fs: MemoryFileSystem, clock: ManualClock
 
 def test_a_directory_of_another_broker_or_cluster_is_refused(memory_fs: MemoryFileSystem, clock: ManualClock) -> None:
     manager = manager_on(memory_fs, clock)
-    ids = manager.bind_identity(cluster_id="c", node_id=1, new_directory_id=lambda: "one")
+    ids = manager.directories.bind_identity(cluster_id="c", node_id=1, new_directory_id=lambda: "one")
     assert ids == {"/data": "one"}
-    assert manager.bind_identity(cluster_id="c", node_id=1, new_directory_id=lambda: "two") == ids
+    assert manager.directories.bind_identity(cluster_id="c", node_id=1, new_directory_id=lambda: "two") == ids
     for cluster_id, node_id, said in (("c", 2, "node.id is 1, this broker has 2"), ("d", 1, "cluster.id is c")):
         with pytest.raises(StartupError, match=said):
-            manager.bind_identity(cluster_id=cluster_id, node_id=node_id, new_directory_id=lambda: "x")
+            manager.directories.bind_identity(cluster_id=cluster_id, node_id=node_id, new_directory_id=lambda: "x")
 
 
 def test_one_partition_in_two_directories_is_refused(memory_fs: MemoryFileSystem, clock: ManualClock) -> None:
