@@ -7,6 +7,7 @@ for later, and a restart ends a move that was under way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
@@ -22,21 +23,14 @@ if TYPE_CHECKING:
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return {
-        "results": [
-            {
-                "topic_name": topic.name,
-                "partitions": [
-                    {"partition_index": number, "error_code": int(error.code)} for number in topic.partitions
-                ],
-            }
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    }
+    return _results(request, lambda partition, path: error.code)
 
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    return _results(request, lambda partition, path: _move(ctx, partition, path))
+
+
+def _results(request: Message, error_of: Callable[[TopicPartition, str], int]) -> Body:
     return {
         "results": [
             {
@@ -44,7 +38,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
                 "partitions": [
                     {
                         "partition_index": number,
-                        "error_code": int(_move(ctx, TopicPartition(topic.name, number), directory.path)),
+                        "error_code": int(error_of(TopicPartition(topic.name, number), directory.path)),
                     }
                     for number in topic.partitions
                 ],

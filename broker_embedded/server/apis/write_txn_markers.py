@@ -7,6 +7,7 @@ transaction.version, so that a late marker cannot end the transaction after its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
@@ -23,6 +24,19 @@ if TYPE_CHECKING:
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return _markers(
+        request, lambda _, partition: {"partition_index": partition.partition, "error_code": int(error.code)}
+    )
+
+
+def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
+    answers = _Answers()
+    return answers.when_complete(
+        _markers(request, lambda wanted, partition: answers.of(ctx, partition, _marker(wanted)))
+    )
+
+
+def _markers(request: Message, answer: Callable[[Message, TopicPartition], Body]) -> Body:
     return {
         "markers": [
             {
@@ -31,8 +45,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
                     {
                         "name": topic.name,
                         "partitions": [
-                            {"partition_index": number, "error_code": int(error.code)}
-                            for number in topic.partition_indexes
+                            answer(wanted, TopicPartition(topic.name, number)) for number in topic.partition_indexes
                         ],
                     }
                     for topic in wanted.topics
@@ -41,27 +54,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
             for wanted in request.markers
         ]
     }
-
-
-def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
-    answers = _Answers()
-    markers = [
-        {
-            "producer_id": wanted.producer_id,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        answers.of(ctx, TopicPartition(topic.name, number), _marker(wanted))
-                        for number in topic.partition_indexes
-                    ],
-                }
-                for topic in wanted.topics
-            ],
-        }
-        for wanted in request.markers
-    ]
-    return answers.when_complete({"markers": markers})
 
 
 def _marker(wanted: Message) -> TransactionMarker:

@@ -23,12 +23,7 @@ Fields = Callable[[Any], dict[str, Any]]
 
 def failed(request: Message, error: BrokerError) -> Body:
     """Return the answer that refuses every share partition."""
-    return {
-        "results": [
-            {"topic_id": topic.topic_id, "partitions": [_refused(each.partition, error) for each in topic.partitions]}
-            for topic in request.topics
-        ]
-    }
+    return _results(request, lambda key, _: _refused(key.partition, error))
 
 
 def answer(
@@ -36,19 +31,22 @@ def answer(
 ) -> Response:
     """Return the response, or a promise of it. `fields` are the fields of a result beside its error."""
     collected = _Collected()
-    results = [
-        {
-            "topic_id": topic.topic_id,
-            "partitions": [
-                collected.one(
-                    ctx, ShareKey(request.group_id, bytes(topic.topic_id), each.partition), each, make, fields
-                )
-                for each in topic.partitions
-            ],
-        }
-        for topic in request.topics
-    ]
-    return collected.when_complete({"results": results})
+    return collected.when_complete(_results(request, lambda key, asked: collected.one(ctx, key, asked, make, fields)))
+
+
+def _results(request: Message, one: Callable[[ShareKey, Message], Body]) -> Body:
+    return {
+        "results": [
+            {
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    one(ShareKey(request.group_id, bytes(topic.topic_id), each.partition), each)
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
 
 
 class _Collected(BodyOfParts):
