@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
-
-NodeId = NewType("NodeId", int)
-"""A broker's id. Positive; -1 stands for "none" on the wire."""
-
-Offset = NewType("Offset", int)
-LeaderEpoch = NewType("LeaderEpoch", int)
+from typing import NamedTuple
 
 NO_LEADER = -1
 NO_EPOCH = -1

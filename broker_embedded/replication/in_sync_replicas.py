@@ -43,7 +43,6 @@ class InSyncReplicas:
         on_advance: Callable[[Partition], None],
     ) -> None:
         """`led`: the partitions led here that have followers. `on_advance`: a high watermark has moved."""
-        self._node_id = node_id
         self._config = config
         self._clock = clock
         self._loop = loop

@@ -39,7 +39,6 @@ class SimulatedTransport(asyncio.Transport):
         """The process is gone: this end sends and receives nothing."""
         self._network = network
         self._loop = network.loop
-        self._process = process
         self._context = _KERNEL if process is None else process.context()
         self._protocol: asyncio.BaseProtocol | None = None
         self._outgoing: deque[bytes] = deque()

@@ -86,7 +86,6 @@ class RaftQuorum:
             raise unusable
         self._clock = clock
         self._loop = loop
-        self._peers = peers
         self._cluster_id = cluster_id
         self._timeouts = timeouts or Timeouts()
         self._member = Member(

@@ -44,7 +44,6 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         name, software = request.client_software_name, request.client_software_version
         if _SOFTWARE.fullmatch(name) is None or _SOFTWARE.fullmatch(software) is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"found client software {name!r} {software!r}")
-        ctx.connection.client_software = (name, software)
     if version >= FIRST_WITH_DESTINATION:
         _check_destination(ctx, request)
     if ctx.connection.authenticator is not None:

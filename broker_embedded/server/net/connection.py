@@ -97,7 +97,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_waiting_for",
         "_writer",
         "client_host",
-        "client_software",
         "file_descriptor",
         "last_active_ms",
     )
@@ -119,7 +118,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._outbox: Parts = []
         self._outbox_bytes = 0
         self.client_host = ""
-        self.client_software = ("", "")
         self.last_active_ms = 0
         self.file_descriptor = -1
 

@@ -460,7 +460,6 @@ class _LocalConnection(ClientConnection):
 
     def __init__(self) -> None:
         self.client_host = "127.0.0.1"
-        self.client_software = ("", "")
 
     @property
     def is_of_peer(self) -> bool:

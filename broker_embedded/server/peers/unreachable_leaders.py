@@ -32,7 +32,6 @@ class UnreachableLeaders:
         self, *, probe: DeathProbe, metadata: MetadataCache, loop: asyncio.AbstractEventLoop, clock: Clock
     ) -> None:
         self._probe = probe
-        self._metadata = metadata
         self._call_later = client_timer(loop)
         self._now_ms = client_monotonic_ms(clock)
         self._lost: dict[int, int] = {}
