@@ -15,6 +15,7 @@ from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.replication.leader_state import IsrProposal, NextStep
+from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -34,20 +35,12 @@ class AlterPartitionManager:
     """See the module."""
 
     def __init__(
-        self,
-        *,
-        node_id: int,
-        broker_epoch: Callable[[], int],
-        controller: ControllerRequests,
-        loop: asyncio.AbstractEventLoop,
-        on_settled: Callable[[Partition], None],
+        self, own: OwnBroker, *, controller: ControllerRequests, on_settled: Callable[[Partition], None]
     ) -> None:
         """`on_settled`: the controller refused a change, so that another ISR counts for the high watermark."""
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
+        self._own = own
         self._controller = controller
-        self._loop = loop
-        self._call_later = client_timer(loop)
+        self._call_later = client_timer(own.loop)
         self._on_settled = on_settled
         self._pending: dict[PartitionKey, tuple[Partition, IsrProposal]] = {}
         self._timer: asyncio.Handle | None = None
@@ -66,7 +59,7 @@ class AlterPartitionManager:
 
     def _schedule(self, delay_s: float) -> None:
         if self._timer is None and not (self._is_busy or self._is_closed):
-            self._timer = self._call_later(delay_s, self._send) if delay_s else self._loop.call_soon(self._send)
+            self._timer = self._call_later(delay_s, self._send) if delay_s else self._own.loop.call_soon(self._send)
 
     def _send(self) -> None:
         self._timer = None
@@ -102,8 +95,8 @@ class AlterPartitionManager:
                 }
             )
         return {
-            "broker_id": self._node_id,
-            "broker_epoch": self._broker_epoch(),
+            "broker_id": self._own.node_id,
+            "broker_epoch": self._own.epoch(),
             "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
         }
 

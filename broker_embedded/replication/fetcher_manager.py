@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import Callable
 
-from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.peers import Peers
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.replication.fetch_plan import FetchPlan
+from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_fetcher import ReplicaFetcher
 from broker_embedded.replication.throttle import ReplicationThrottle
@@ -24,22 +22,14 @@ class ReplicaFetcherManager:
 
     def __init__(
         self,
+        own: OwnBroker,
         *,
-        node_id: int,
-        config: Callable[[], BrokerConfig],
         peers: Peers,
-        broker_epoch: Callable[[], int],
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
         on_high_watermark: Callable[[TopicPartition], None],
         throttle: ReplicationThrottle,
     ) -> None:
-        self._node_id = node_id
-        self._config = config
+        self._own = own
         self._peers = peers
-        self._broker_epoch = broker_epoch
-        self._clock = clock
-        self._loop = loop
         self._on_high_watermark = on_high_watermark
         self._throttle = throttle
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
@@ -85,17 +75,13 @@ class ReplicaFetcherManager:
 
     def _open(self, leader: int, number: int) -> ReplicaFetcher:
         return ReplicaFetcher(
-            node_id=self._node_id,
+            self._own,
             leader=leader,
             channel=f"replica-fetch-{number}",
-            plan=FetchPlan(config=self._config, on_high_watermark=self._on_high_watermark, throttle=self._throttle),
+            plan=FetchPlan(config=self._own.config, on_high_watermark=self._on_high_watermark, throttle=self._throttle),
             peers=self._peers,
-            broker_epoch=self._broker_epoch,
-            clock=self._clock,
-            loop=self._loop,
-            timeout_ms=self._config().replica_socket_timeout_ms,
         )
 
     def _number_of(self, topic_partition: TopicPartition) -> int:
         name, number = topic_partition
-        return (zlib.crc32(name.encode()) + number) % self._config().num_replica_fetchers
+        return (zlib.crc32(name.encode()) + number) % self._own.config().num_replica_fetchers

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.replication.alter_partition_manager import AlterPartitionManager
+from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from ottla_wire.protocol import ErrorCode
 
@@ -31,23 +30,16 @@ class InSyncReplicas:
 
     def __init__(
         self,
+        own: OwnBroker,
         *,
-        node_id: int,
-        config: Callable[[], BrokerConfig],
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
         metadata: MetadataCache,
-        broker_epoch: Callable[[], int],
         controller: ControllerRequests | None,
         led: Callable[[], Iterable[Partition]],
         on_advance: Callable[[Partition], None],
     ) -> None:
         """`led`: the partitions led here that have followers. `on_advance`: a high watermark has moved."""
-        self._config = config
-        self._clock = clock
-        self._loop = loop
+        self._own = own
         self._metadata = metadata
-        self._broker_epoch = broker_epoch
         self._led = led
         self._on_advance = on_advance
         self._awaited: dict[int, dict[TopicPartition, int]] = {}
@@ -58,9 +50,7 @@ class InSyncReplicas:
         """Number of ISR shrink requests."""
         self.expansions = 0
         if controller is not None:
-            self._changes = AlterPartitionManager(
-                node_id=node_id, broker_epoch=broker_epoch, controller=controller, loop=loop, on_settled=self.advance
-            )
+            self._changes = AlterPartitionManager(own, controller=controller, on_settled=self.advance)
             self._schedule()
 
     def close(self) -> None:
@@ -80,8 +70,8 @@ class InSyncReplicas:
         reached = leading.high_watermark(
             log_end_offset=own.log_end_offset,
             min_isr=partition.min_isr,
-            now_ms=self._clock.monotonic_ms(),
-            max_lag_ms=self._config().replica_lag_time_max_ms,
+            now_ms=self._own.clock.monotonic_ms(),
+            max_lag_ms=self._own.config().replica_lag_time_max_ms,
             is_eligible=self._is_eligible,
         )
         if reached is not None and reached > own.high_watermark and own.update_high_watermark(reached):
@@ -120,7 +110,7 @@ class InSyncReplicas:
             log_start_offset=log_start_offset,
             broker_epoch=broker_epoch,
             leader_end_offset=own.log_end_offset,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=self._own.clock.monotonic_ms(),
         )
         if self._awaited:
             self._answered_for(partition.topic_partition, node)
@@ -130,7 +120,7 @@ class InSyncReplicas:
             change = leading.expansion(
                 node,
                 high_watermark=own.high_watermark,
-                broker_epoch=self._broker_epoch(),
+                broker_epoch=self._own.epoch(),
                 is_eligible=self._is_eligible,
             )
             if change is not None:
@@ -152,7 +142,7 @@ class InSyncReplicas:
         """
         if partition.leading is None:
             return
-        until_ms = self._clock.monotonic_ms() + AWAITED_MS
+        until_ms = self._own.clock.monotonic_ms() + AWAITED_MS
         for node in partition.leading.followers:
             self._awaited.setdefault(node, {})[partition.topic_partition] = until_ms
 
@@ -161,7 +151,7 @@ class InSyncReplicas:
         awaited = self._awaited.get(node)
         if not awaited:
             return False
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._own.clock.monotonic_ms()
         for topic_partition in [each for each, until_ms in awaited.items() if until_ms < now_ms]:
             self._answered_for(topic_partition, node)
         return node in self._awaited
@@ -181,14 +171,14 @@ class InSyncReplicas:
     # --- who lags
 
     def _schedule(self) -> None:
-        interval_ms = max(1, self._config().replica_lag_time_max_ms // 2)
-        self._due_ms = self._clock.monotonic_ms() + interval_ms
-        self._timer = self._loop.call_later(interval_ms / 1000, self._check)
+        interval_ms = max(1, self._own.config().replica_lag_time_max_ms // 2)
+        self._due_ms = self._own.clock.monotonic_ms() + interval_ms
+        self._timer = self._own.loop.call_later(interval_ms / 1000, self._check)
 
     def _check(self) -> None:
         # A loop that stood still kept the followers' fetches waiting as well: they get another round.
-        late_ms = self._clock.monotonic_ms() - self._due_ms
-        if late_ms < self._config().replica_lag_time_max_ms // 4:
+        late_ms = self._own.clock.monotonic_ms() - self._due_ms
+        if late_ms < self._own.config().replica_lag_time_max_ms // 4:
             self.shrink_lagging()
         self._schedule()
 
@@ -196,7 +186,7 @@ class InSyncReplicas:
         """Ask for an ISR without the followers that have been behind for `replica.lag.time.max.ms`."""
         if self._changes is None:
             return
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._own.clock.monotonic_ms()
         for partition in self._led():
             leading = partition.leading
             if leading is None:
@@ -204,8 +194,8 @@ class InSyncReplicas:
             change = leading.shrinking(
                 log_end_offset=partition.log.log_end_offset,
                 now_ms=now_ms,
-                max_lag_ms=self._config().replica_lag_time_max_ms,
-                broker_epoch=self._broker_epoch(),
+                max_lag_ms=self._own.config().replica_lag_time_max_ms,
+                broker_epoch=self._own.epoch(),
             )
             if change is not None:
                 self.shrinks += 1

@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
+from broker_embedded.common.clock import client_monotonic_ms, client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import Peers
 from broker_embedded.replication.fetch_plan import FetchPlan, Followed
+from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -31,28 +32,22 @@ class ReplicaFetcher:
 
     def __init__(
         self,
+        own: OwnBroker,
         *,
-        node_id: int,
         leader: int,
         channel: str,
         plan: FetchPlan,
         peers: Peers,
-        broker_epoch: Callable[[], int],
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        timeout_ms: int,
     ) -> None:
         self.plan = plan
-        self._node_id = node_id
+        self._own = own
         self._leader = leader
         self._channel = channel
         self._peers = peers
-        self._broker_epoch = broker_epoch
         # Pauses after errors pass in real time: replication goes on while a test's clock stands still.
-        self._now_ms = client_monotonic_ms(clock)
-        self._call_later = client_timer(loop)
-        self._loop = loop
-        self._timeout_ms = timeout_ms
+        self._now_ms = client_monotonic_ms(own.clock)
+        self._call_later = client_timer(own.loop)
+        self._timeout_ms = own.config().replica_socket_timeout_ms
         self._is_busy = False
         self._is_closed = False
         self._timer: asyncio.Handle | None = None
@@ -75,7 +70,7 @@ class ReplicaFetcher:
         if delay_ms:
             self._timer = self._call_later(delay_ms / 1000, self._fetch)
         else:
-            self._timer = self._loop.call_soon(self._fetch)
+            self._timer = self._own.loop.call_soon(self._fetch)
 
     def _fetch(self) -> None:
         if self._is_closed or self._is_busy:
@@ -88,7 +83,7 @@ class ReplicaFetcher:
             self._schedule(attempt_ms - now_ms)
             return
         request = self.plan.request(now_ms)
-        request["replica_state"] = {"replica_id": self._node_id, "replica_epoch": self._broker_epoch()}
+        request["replica_state"] = {"replica_id": self._own.node_id, "replica_epoch": self._own.epoch()}
         self._is_busy = True
         self._send(ApiKey.FETCH, FETCH_VERSION, request, self._on_fetched)
 
@@ -153,7 +148,7 @@ class ReplicaFetcher:
                 }
             )
         body: dict[str, object] = {
-            "replica_id": self._node_id,
+            "replica_id": self._own.node_id,
             "isolation_level": 0,
             "topics": [{"name": name, "partitions": wanted} for name, wanted in topics.items()],
         }

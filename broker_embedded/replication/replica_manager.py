@@ -29,6 +29,7 @@ from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import AppendResult, LeadershipListener
 from broker_embedded.replication.log_dir_moves import LogDirMoves
 from broker_embedded.replication.log_settings import storage_view, usable_topic_config
+from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_roles import OPENED_AT_ONCE, OPENED_TOGETHER, ReplicaRoles
 from broker_embedded.replication.throttle import ReplicationThrottle
@@ -92,13 +93,10 @@ class ReplicaManager:
         self._woken: dict[TopicPartition, list[int]] = {}
         """Sessions in which an appended partition had rested."""
         self.follower_wakeups = FollowerWakeups()
+        own = OwnBroker(node_id=node_id, config=lambda: self.config, clock=clock, loop=loop, epoch=broker_epoch)
         self.in_sync = InSyncReplicas(
-            node_id=node_id,
-            config=lambda: self.config,
-            clock=clock,
-            loop=loop,
+            own,
             metadata=metadata,
-            broker_epoch=broker_epoch,
             controller=controller,
             led=lambda: [each for each in self._partitions.values() if each.leading is not None],
             on_advance=self._on_high_watermark,
@@ -122,12 +120,8 @@ class ReplicaManager:
         self._fetchers: ReplicaFetcherManager | None = None
         if peers is not None:
             self._fetchers = ReplicaFetcherManager(
-                node_id=node_id,
-                config=lambda: self.config,
+                own,
                 peers=peers,
-                broker_epoch=broker_epoch,
-                clock=clock,
-                loop=loop,
                 on_high_watermark=self._wake_readers,
                 throttle=ReplicationThrottle(
                     node_id=node_id,
