@@ -9,7 +9,6 @@ to delete. A start removes an incomplete copy (Kafka continues it).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, parent, write_whole
@@ -17,13 +16,11 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints
 from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.log import Log
-
-if TYPE_CHECKING:
-    from broker_embedded.storage.log_factory import LogFactory
+from broker_embedded.storage.log_dir import FUTURE_DIR_SUFFIX
+from broker_embedded.storage.log_factory import LogFactory
 
 logger = logging.getLogger(__name__)
 
-FUTURE_DIR_SUFFIX = "-future"
 MAX_FILE_NAME = 255
 REPLACED_MARKER = ".replaced"
 """In the directory of a log whose successor, in another log directory, is complete."""

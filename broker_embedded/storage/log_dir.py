@@ -12,13 +12,13 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints
 from broker_embedded.storage.checkpoints import CorruptCheckpointError
 from broker_embedded.storage.faults import storage_error
-from broker_embedded.storage.future_logs import FUTURE_DIR_SUFFIX
 from ottla_wire.facts import fact
 
 logger = logging.getLogger(__name__)
 
 DELETE_DIR_SUFFIX = "-delete"
 STRAY_DIR_SUFFIX = "-stray"
+FUTURE_DIR_SUFFIX = "-future"
 _PROBE = ".writable"
 
 
