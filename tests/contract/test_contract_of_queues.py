@@ -329,6 +329,7 @@ def test_commands_show_reset_and_delete_a_share_group(ottla: Run, bootstrap_serv
     assert jobs.topic in shown.stdout
     shown = ottla("groups", "show", jobs.group, "--format", "table")
     assert "ottla.queue.oldest_lease.age" in shown.stderr
+    assert "lag at least" not in shown.stdout, "it is said where the lag is not known"
     undo = str(tmp_path / "before.json")
     for where, left in (("earliest", 4), ("latest", 0)):
         reset = ottla("groups", "reset", jobs.group, "--to", where, "--undo", undo, "--yes")

@@ -46,5 +46,15 @@ def assert_not_called_done(ended: Result) -> None:
     (problem,) = [each for each in ended.stderr.splitlines() if each.startswith("ottla: ")]
     assert problem
     said = ended.stdout + ended.stderr
-    done = (": changed", "deleted: ", ": created", "offsets set", "forgotten", "cancelled", "done: ", "copy with")
+    done = (
+        ": changed",
+        "deleted: ",
+        ": created",
+        "offset set",
+        "offsets set",
+        "forgotten",
+        "cancelled",
+        "done: ",
+        "copy with",
+    )
     assert not [word for word in done if word in said]

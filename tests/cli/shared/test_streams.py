@@ -65,7 +65,7 @@ def test_a_group_is_reset_although_nobody_reads_the_table(ottla, kafka, admin, m
     admin.apply_reset(admin.plan_reset(group, to="latest", topics={topic: None}))
     ended = ottla(how, "groups", "reset", group, "--to", "earliest", "--yes")
     assert [each.offset for each in admin.describe_groups(group)[0].offsets] == [0, 0, 0]
-    assert f"{group}: 1 offsets set" in ended.stderr.decode()
+    assert f"{group}: 1 offset set" in ended.stderr.decode()
     assert ended.returncode == (0 if how == "no reader" else 1)
     assert ended.stderr.startswith(complaint(how))
     assert b"Traceback" not in ended.stderr

@@ -121,12 +121,13 @@ def reset(
             for name, offset in wanted.items()
         ]
         out.items("offsets.reset/1", _RESET, items, group=group)
-        if not consent.agree(f"Set {len(wanted)} offsets of group {group!r}?"):
+        count = "1 offset" if len(wanted) == 1 else f"{len(wanted)} offsets"
+        if not consent.agree(f"Set {count} of group {group!r}?"):
             return
         with changing():
             for name, offset in wanted.items():
                 session.reset_offset(group, name, offset)
-    say(f"{group}: {len(wanted)} offsets set")
+    say(f"{group}: {count} set")
 
 
 def _wanted(admin: Admin, topics: tuple[str, ...], to: str) -> Mapping[TopicPartition, int]:

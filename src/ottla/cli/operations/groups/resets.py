@@ -160,9 +160,10 @@ def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, und
     if not moves:
         return
     refuse_members(plan.group_id, plan.members)
-    if not consent.agree(f"Set {len(moves)} offsets of group {plan.group_id}?"):
+    count = "1 offset" if len(moves) == 1 else f"{len(moves)} offsets"
+    if not consent.agree(f"Set {count} of group {plan.group_id}?"):
         return
     path = undo_path(undo_file, plan.group_id, plan.at_ms)
     with changing(), restorable(path):
         admin.apply_reset(plan, undo_file=path)
-    say(f"{plan.group_id}: {len(moves)} offsets set")
+    say(f"{plan.group_id}: {count} set")

@@ -138,7 +138,9 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
         return
     is_table = out.format is Format.TABLE
     if is_table or not with_members:
-        out.one("groups.show/1", item)
+        is_known = item["lag"] is not None
+        shown = {name: value for name, value in item.items() if not (is_table and is_known and name == "lag_at_least")}
+        out.one("groups.show/1", shown)
     if with_members:
         if is_table:
             click.echo()
