@@ -133,6 +133,14 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         schedule: str = DEFAULT_NAME,
         start_timeout_s: Span = START_TIMEOUT_S,
     ) -> None:
+        """`value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes.
+
+        `topics` are those it will surely write to: `start` checks their limits against `batch.size` before anything is
+        sent. With `message_ids` every record without the header `ottla-id` gets one, unique in the world.
+        `start_timeout_s` is how long `start` waits for a broker that does not listen yet; without a start, sends wait
+        as their delivery.timeout.ms says. `token` is a function, sync or async, that returns an `ottla.tokens.Token`
+        for SASL OAUTHBEARER.
+        """
         arguments = dict(mapping_of("settings", with_token(type(self).__name__, settings, token)))
         if partitioner is not None:
             arguments["partitioner"] = partitioner
@@ -328,6 +336,18 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     def __dir__(self) -> Iterable[str]:
         return [name for name in super().__dir__() if name not in OTHER_METHODS["producer"]]
+
+    @abstractmethod
+    def transaction(self, timeout_s: Span = 60.0) -> Any:
+        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
+
+            with producer.transaction() as transaction:  # on an event loop: async with
+                producer.send("invoices", invoice)
+                transaction.send_offsets(offsets, consumer)  # there: await
+
+        Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
+        newer instance with the same id took over.
+        """
 
     def _open_transaction(self, make: Callable[..., T], timeout_s: Span) -> T:
         self._check_open()

@@ -97,13 +97,6 @@ _running_loop = asyncio._get_running_loop  # None instead of an error where no l
 class AsyncProducer(ProducerCore[V_contra, K_contra]):
     """Sends records from one event loop. Make one per process and share it among all tasks.
 
-    `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
-    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
-    `message_ids` every record without the header `ottla-id` gets one, unique in the world. `start_timeout_s` (10 if not
-    given) is how long `start` waits for a broker that does not listen yet; without a start, sends wait as their
-    delivery.timeout.ms says. `token` is a function, sync or async, that returns an `ottla.tokens.Token` for SASL
-    OAUTHBEARER.
-
         async with AsyncProducer("localhost:9092", value=Json(Order)) as producer:
             await producer.send("orders", order, key=b"42")
 
@@ -277,8 +270,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. A record that cannot be sent raises here; those before it are on their way.
 
-        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at`, `event_type`, `subject` and `detached`
-        are as `send` takes them, for all of the records. Each event has a random id.
+        The options are those of `BulkOptions`.
         """
         topic, later, shared = self._apply_bulk_options(topic, options)
         if self._has_serdes and not self._schemas.is_ready(topic):
@@ -418,15 +410,6 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         forks.watch(self)
 
     def transaction(self, timeout_s: Span = 60.0) -> Transaction:
-        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
-
-            async with producer.transaction() as transaction:
-                producer.send("invoices", invoice)
-                await transaction.send_offsets(offsets, "billing")
-
-        Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
-        newer instance with the same id took over.
-        """
         return self._open_transaction(Transaction, timeout_s)
 
     async def __aenter__(self) -> Self:

@@ -34,7 +34,7 @@ from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
-from ottla.quantities import Span, timeout
+from ottla.quantities import Span
 from ottla.stepping import run_async
 from ottla.wire_client.producing.writable_topics import await_writable
 
@@ -126,9 +126,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
     # Verbs at run time
 
     async def drain(self, timeout_s: Span) -> bool:
-        """Take nothing new, and wait until everything fetched is done."""
-        limit_s = timeout("drain", timeout_s)
-        return all(await asyncio.gather(*(member.drain(limit_s) for member in self.members.values())))
+        return all(await asyncio.gather(*(drain() for drain in self._drains(timeout_s))))
 
     # Parts
 

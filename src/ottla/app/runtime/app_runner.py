@@ -28,6 +28,7 @@ from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.readiness.health import Health
 from ottla.current_task import is_being_cancelled
 from ottla.failures.exceptions import described, stack_trace_of
+from ottla.quantities import Span, timeout
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
 from ottla.telemetry import log_event
@@ -139,6 +140,15 @@ class AppRunnerBase(ABC, Generic[M]):
     @abstractmethod
     def _member_of(self, routes: Sequence[Route]) -> Callable[..., M]:
         """Return the class or function that makes the group member of these handlers."""
+
+    @abstractmethod
+    def drain(self, timeout_s: Span) -> Any:
+        """Take nothing new, and wait until everything fetched is done. On an event loop this is to be awaited."""
+
+    def _drains(self, timeout_s: Span) -> list[Callable[[], Any]]:
+        """Return the members' drains, to be called together."""
+        limit_s = timeout("drain", timeout_s)
+        return [partial(member.drain, limit_s) for member in self.members.values()]
 
     @abstractmethod
     def _wake_up(self) -> None:

@@ -91,13 +91,6 @@ _WARN_NULL_KEYS = frozenset({"consistent", "fnv1a"})
 class Producer(ProducerCore[V_contra, K_contra]):
     """Sends records. Make one per process and share it: it is thread-safe, and batches best when all sends meet in it.
 
-    `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
-    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
-    `message_ids` every record without the header `ottla-id` gets one, unique in the world. `start_timeout_s` (10 if not
-    given) is how long `start` waits for a broker that does not listen yet; without a start, sends wait as their
-    delivery.timeout.ms says. `token` is a function, sync or async, that returns an `ottla.tokens.Token` for SASL
-    OAUTHBEARER.
-
         with Producer("localhost:9092", value=Json(Order)) as producer:
             producer.send("orders", order, key=b"42")
 
@@ -329,8 +322,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         the tail may be left out. `Bulk.result()` waits until all are settled. A record that cannot be sent raises here,
         as in `send`; those before it are on their way, and `error.bulk` has their results.
 
-        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at`, `event_type`, `subject` and `detached`
-        are as `send` takes them, for all of the records. Each event has a random id.
+        The options are those of `BulkOptions`.
         """
         self._check_open()
         try:
@@ -405,15 +397,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._transactions.initialize(max(1.0, deadline - monotonic()))
 
     def transaction(self, timeout_s: Span = 60.0) -> Transaction:
-        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
-
-            with producer.transaction() as transaction:
-                producer.send("invoices", invoice)
-                transaction.send_offsets(offsets, consumer)
-
-        Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
-        newer instance with the same id took over.
-        """
         return self._open_transaction(Transaction, timeout_s)
 
     def __enter__(self) -> Self:

@@ -26,7 +26,7 @@ from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
 from ottla.failures.exceptions import ExceptionTable
-from ottla.quantities import Span, timeout
+from ottla.quantities import Span
 from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import ProducerSink
@@ -80,9 +80,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
     # Verbs at run time
 
     def drain(self, timeout_s: Span) -> bool:
-        """Take nothing new, and wait until everything fetched is done."""
-        limit_s = timeout("drain", timeout_s)
-        return all(member.drain(limit_s) for member in self.members.values())
+        return all(drain() for drain in self._drains(timeout_s))
 
     # Parts
 
