@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
@@ -36,7 +36,7 @@ from ottla.producer.serializing import Serializer
 from ottla.producer.signature import BulkOptions, PartitionerName, Profile, SendOptions
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
-from ottla.producer.transaction_failures import TransactionFailures
+from ottla.producer.transaction_steps import TransactionCalls
 from ottla.producer.transactions import TransactionStates
 from ottla.quantities import seconds, timeout
 from ottla.raising import again
@@ -69,11 +69,6 @@ def _names_of(topics: Sequence[str]) -> tuple[str, ...]:
             raise ConfigError(f"topics: {problem}")
         names += topic.topics if isinstance(topic, Priorities) else (topic_name(topic),)
     return tuple(names)
-
-
-class _Transactions(Protocol):
-    @property
-    def failures(self) -> TransactionFailures: ...
 
 
 class _ProducerType(ABCMeta):
@@ -109,7 +104,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     _errors_type: ClassVar[type[Explain]]
     _errors: Any
     """Converts the client's failures to Ottla's errors, by the shell's `_errors_type`."""
-    _transactions: _Transactions | None
+    _transactions: TransactionCalls | None
     _tracker: DeliveryTracker[Any]
     _watch_topic: Callable[[str], object]
     """Learn the limit of a topic that is new, and go on looking at it."""

@@ -14,7 +14,7 @@ from ottla.stepping import Procedure, drive
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.fetching.record_chunks import read_chunk
 
-_MOST_PLAIN_BYTES: Final = 1_000_000
+MOST_PLAIN_BYTES: Final = 1_000_000
 """Most uncompressed bytes of one chunk: a fetch of small compressed messages may hold a hundred thousand records."""
 
 
@@ -90,7 +90,7 @@ class PartitionOwner(ABC):
             case FindLogEnd():
                 return self._offset(LATEST)
             case ReadRecords(offset):
-                chunk = read_chunk(self._cluster, self._place, offset, most_plain_bytes=_MOST_PLAIN_BYTES)
+                chunk = read_chunk(self._cluster, self._place, offset, most_plain_bytes=MOST_PLAIN_BYTES)
                 return RecordsRead(chunk.records, chunk.next_offset)
             case _:
                 raise AssertionError(f"no code for {asked!r}")

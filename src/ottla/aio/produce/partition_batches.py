@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaTimeoutError
 
@@ -17,6 +17,9 @@ from ottla.aio.client.ending import end
 from ottla.aio.produce.delivery import BatchResult, Receiver
 from ottla.errors import OttlaError
 from ottla.records import Header
+
+if TYPE_CHECKING:
+    from ottla.aio.produce.send_buffer import SendBuffer
 
 
 class PartitionBatch:
@@ -44,42 +47,10 @@ class PartitionBatch:
         self.is_settled = False
 
 
-class LaneOwner(Protocol):
-    """The parts of a producer that a lane uses."""
-
-    client: Any
-    linger_s: float
-    delivery_timeout_ms: int
-    in_a_hurry: bool
-    """Someone flushes or closes: do not linger."""
-
-    def monotonic_ms(self) -> int: ...
-
-    def batch_closed(self, topic: str) -> None: ...
-
-    def settled(self, records: int, size_bytes: int) -> None: ...
-
-    def explain(self, error: BaseException, topic: str, partition: int, batch: PartitionBatch) -> OttlaError: ...
-
-    def refused(
-        self,
-        error: BaseException,
-        topic: str,
-        partition: int,
-        batch: PartitionBatch,
-        fail: Callable[[PartitionBatch, OttlaError], None],
-    ) -> None:
-        """Keep a batch that the client gave up: `fail` it once the error can be explained."""
-
-    async def ready_to_send(self) -> None:
-        """Wait while the client is being replaced."""
-        ...
-
-
 class Lane:
     """One partition: the batch that fills, those that are ready, those that are on their way."""
 
-    def __init__(self, owner: LaneOwner, topic: str, partition: int) -> None:
+    def __init__(self, owner: SendBuffer, topic: str, partition: int) -> None:
         self._owner = owner
         self.topic = topic
         self.partition = partition

@@ -438,10 +438,6 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         await self._schemas.settle(timeout_s)
         return await self._buffer.settle(timeout_s) and not len(self._schemas)
 
-    def _give_up_all(self) -> None:
-        """Settle everything as failed."""
-        self._buffer.give_up(self._errors.timed_out, now_ms=None)
-
     async def _renew_client(self, timeout_s: float, *, even_if_unwanted: bool = False) -> None:
         """Replace the client if a refused batch has made it useless."""
         renewal = self._buffer.renewal

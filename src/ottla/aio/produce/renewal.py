@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.errors import KafkaError, ProducerClosed
 
@@ -19,17 +19,10 @@ from ottla.aio.client.ending import end
 from ottla.errors import OttlaError
 from ottla.retrying import Awaited, try_again_async
 
+if TYPE_CHECKING:
+    from ottla.aio.produce.send_buffer import SendBuffer
+
 _LONGEST_S: Final = 1.0
-
-
-class _ClientOwner(Protocol):
-    client: Any
-
-    def use_client(self, client: Any) -> None: ...
-
-    def under_way(self) -> int: ...
-
-    async def wait_for_progress(self, timeout_s: float) -> None: ...
 
 
 class Renewal:
@@ -38,7 +31,7 @@ class Renewal:
     A transactional producer does not renew `by_itself`: the transaction has failed, and its abort is the moment.
     """
 
-    def __init__(self, owner: _ClientOwner, new_client: Callable[[float], Awaitable[Any]], *, by_itself: bool) -> None:
+    def __init__(self, owner: SendBuffer, new_client: Callable[[float], Awaitable[Any]], *, by_itself: bool) -> None:
         self._owner = owner
         self._new_client = new_client
         self._by_itself = by_itself

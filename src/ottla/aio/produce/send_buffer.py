@@ -43,6 +43,7 @@ class SendBuffer:
         self.linger_s: float = settings["linger.ms"] / 1000
         self.delivery_timeout_ms: int = settings["delivery.timeout.ms"]
         self.in_a_hurry = False
+        """Someone flushes or closes: batches do not linger."""
         self.renewal: Renewal | None = None
         self.each_time: Callable[[], None] = lambda: None
         """Called whenever the house is kept."""

@@ -109,7 +109,8 @@ class _Calls:
         makes the coordinator abort the open transaction. That would fence a newer producer too, so the coordinator is
         first asked for one."""
         if not await self._producer._settle_all(min(timeout_s, _SETTLE_S)):
-            self._producer._give_up_all()  # nothing of it may slip into the next transaction
+            # nothing of it may slip into the next transaction
+            self._producer._buffer.give_up(self._producer._errors.timed_out, now_ms=None)
         try:
             call = self._producer._client.abort_transaction()
             await self._runner.call(call, "abort_transaction", timeout_s, moves=False)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ottla.records import TopicPartition
+from ottla.schedule.partition_owner import MOST_PLAIN_BYTES
 from ottla.schedule.tasks.owned_tasks import OwnedTasks
 from ottla.schedule.tasks.task_records import State
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.fetching.record_chunks import read_chunk
-
-_MOST_PLAIN_BYTES: Final = 1_000_000
 
 
 def read_tasks(cluster: Cluster, topic: str) -> dict[str, State]:
@@ -21,7 +18,7 @@ def read_tasks(cluster: Cluster, topic: str) -> dict[str, State]:
     offset = cluster.list_offsets({place: EARLIEST})[place][0]
     end = cluster.list_offsets({place: LATEST})[place][0]
     while offset < end:
-        chunk = read_chunk(cluster, place, offset, most_plain_bytes=_MOST_PLAIN_BYTES)
+        chunk = read_chunk(cluster, place, offset, most_plain_bytes=MOST_PLAIN_BYTES)
         for record in chunk.records:
             tasks.take_in(record)
         if chunk.next_offset <= offset:

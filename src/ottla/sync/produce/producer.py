@@ -425,10 +425,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     # -- behind the hot path ----------------------------------------------------------------------------------------
 
-    def _give_up_held(self) -> None:
-        """Settle as failed what waits for its topic's partitions: librdkafka does not know of these records."""
-        self._buffer.give_up_held()
-
     def _send_slow_path(
         self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
     ) -> None:

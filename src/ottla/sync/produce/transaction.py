@@ -98,7 +98,7 @@ class _Calls:
         self._call(self._client.commit_transaction, "commit_transaction", timeout_s)  # may be asked twice
 
     def abort(self, timeout_s: float) -> None:
-        self._producer._give_up_held()
+        self._producer._buffer.give_up_held()  # what waits for its topic's partitions: librdkafka does not know of it
         self._call(
             lambda left_s: self._client.abort_transaction(min(left_s, _PURGE_EVERY_S)), "abort_transaction", timeout_s
         )
