@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ottla.clock import SystemClock
 from ottla.errors import ConfigError, InputError
-from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession, SqlStore
 from ottla.stores.sql_text import POSTGRESQL, Statement, array_literal
 
 try:
@@ -26,7 +26,7 @@ _OF_THE_RECORD: Final = (psycopg.errors.QueryCanceled,)
 """A statement of the handler took too long: the record may be the cause, so it counts as a failure."""
 
 
-class Postgres:
+class Postgres(SqlStore):
     """A PostgreSQL database: `Postgres("postgresql://localhost/billing")`.
 
     With a pool or settings of your own: `Postgres(connect=pool.getconn, close=pool.putconn)`, and for async handlers
@@ -100,16 +100,6 @@ class Postgres:
             await connection.close()
             raise
         return AsyncSqlSession(_AsyncPostgresConnection(connection, self._async_close), self._operations)
-
-    def claims(self) -> SqlSession:
-        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
-        missing.
-        """
-        return self.session()
-
-    async def async_claims(self) -> AsyncSqlSession:
-        """Return a session for an event loop, as `claims`."""
-        return await self.async_session()
 
     def connection(self) -> _PostgresConnection:
         """Return a connection for an outbox, without checking the inbox tables."""

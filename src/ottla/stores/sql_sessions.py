@@ -283,3 +283,27 @@ class AsyncSqlSession(_SessionMethods):
 
     async def _alone(self, operation: Operation[T]) -> T:
         return await drive_async(operation, lambda step: self._connection.run_alone(*step))
+
+
+class SqlStore:
+    """A database that is a `TransactionStore` and a `ClaimStore`: both kinds of session are one."""
+
+    def session(self) -> SqlSession:
+        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
+        missing.
+        """
+        raise NotImplementedError
+
+    async def async_session(self) -> AsyncSqlSession:
+        """Return a session for an event loop, as `session`."""
+        raise NotImplementedError
+
+    def claims(self) -> SqlSession:
+        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
+        missing.
+        """
+        return self.session()
+
+    async def async_claims(self) -> AsyncSqlSession:
+        """Return a session for an event loop, as `claims`."""
+        return await self.async_session()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError
-from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession, SqlStore
 from ottla.stores.sql_text import DIALECTS, Statement
 
 try:
@@ -18,7 +18,7 @@ except ImportError as problem:
     raise ImportError('ottla.stores.Sql needs SQLAlchemy 2: pip install "ottla[sqlalchemy]"') from problem
 
 
-class Sql:
+class Sql(SqlStore):
     """Sessions of SQLAlchemy 2. `make_session` is a `sessionmaker`, or an `async_sessionmaker` for async handlers.
 
     The handler gets the session as `transaction`, a new one for each run. The store's statements run in its
@@ -81,16 +81,6 @@ class Sql:
                     raise _no_table(table, error) from error
                 raise
         return AsyncSqlSession(connection, self._operations)
-
-    def claims(self) -> SqlSession:
-        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
-        missing.
-        """
-        return self.session()
-
-    async def async_claims(self) -> AsyncSqlSession:
-        """Return a session for an event loop, as `claims`."""
-        return await self.async_session()
 
     def connection(self) -> _SqlAlchemyConnection:
         """Return a connection for an outbox, without checking the inbox tables."""

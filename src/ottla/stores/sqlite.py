@@ -9,7 +9,7 @@ from typing import Any, Final
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, InputError
 from ottla.quantities import MOST_COUNT, Span, seconds
-from ottla.stores.sql_sessions import AsyncSqlSession, Operation, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_sessions import AsyncSqlSession, Operation, Operations, Parameters, Rows, SqlSession, SqlStore
 from ottla.stores.sql_text import SQLITE, Statement
 
 _AWAY: Final = frozenset(
@@ -27,7 +27,7 @@ _LEAST_VERSION: Final = (3, 35)
 """First version with `returning`."""
 
 
-class Sqlite:
+class Sqlite(SqlStore):
     """A SQLite database: `Sqlite("billing.db")`, or `Sqlite(connect=lambda: my_connection())`.
 
     Handlers get a `sqlite3.Connection`, async ones as well: a statement takes microseconds, and the event loop waits
@@ -77,16 +77,6 @@ class Sqlite:
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
         return AsyncSqlSession(_AsyncSqliteConnection(self._checked()), self._operations)
-
-    def claims(self) -> SqlSession:
-        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
-        missing.
-        """
-        return self.session()
-
-    async def async_claims(self) -> AsyncSqlSession:
-        """Return a session for an event loop, as `claims`."""
-        return await self.async_session()
 
     def connection(self) -> _SqliteConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
