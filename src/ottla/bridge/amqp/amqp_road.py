@@ -22,7 +22,7 @@ from ottla.bridge.acknowledger import OrderedAcknowledger, Slot
 from ottla.bridge.amqp.amqp_messages import Envelope, envelope_of
 from ottla.bridge.amqp.delivery_reader import CONSUMER_TAG, DeliveryReader
 from ottla.bridge.forwarding.counts import BridgeCounts
-from ottla.bridge.forwarding.forwarder import Forwarder
+from ottla.bridge.forwarding.forwarder import REGISTRY_AGAIN_S, Forwarder
 from ottla.bridge.forwarding.sink import Sink
 from ottla.bridge.reconnects import FIRST_PAUSE_S, next_pause_s
 from ottla.bridge.source_urls import SourceUrl
@@ -32,7 +32,6 @@ from ottla.telemetry import log_event
 _HEARTBEAT_S: Final = 30
 _BLOCKED_S: Final = 600
 _DRAIN_EVERY_S: Final = 0.2
-_REGISTRY_AGAIN_S: Final = 1.0
 
 
 class AmqpRoad:
@@ -243,7 +242,7 @@ class AmqpRoad:
             except RegistryUnavailable as error:
                 held.appendleft(waiting)
                 log_event("bridge_registry_awaited", "warning", {"error": str(error)})
-                self._connection.ioloop.call_later(_REGISTRY_AGAIN_S, self._forward_held)
+                self._connection.ioloop.call_later(REGISTRY_AGAIN_S, self._forward_held)
                 return
 
     def settled(self) -> None:

@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ottla.bridge.acknowledger import UNKNOWN, Answer
@@ -21,10 +22,13 @@ from ottla.bridge.mapping.record_headers import headers_of
 from ottla.bridge.mapping.rules import Refusal, Target, TopicMapping
 from ottla.bridge.mqtt.codes import Reason
 from ottla.clock import Clock, SystemClock
-from ottla.errors import ConfigError, InputError, OttlaError, SerializationError, UnknownTopic
+from ottla.errors import ConfigError, InputError, OttlaError, RegistryUnavailable, SerializationError, UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, Form, build_dead_letter, forms_of
 from ottla.producer.encoded import checked_headers
 from ottla.telemetry import log_event
+
+REGISTRY_AGAIN_S: Final = 1.0
+"""Seconds until a schema registry that did not answer is asked again."""
 
 _NOWHERE: Final = -1
 _UNMAPPED: Final = "unmapped"
@@ -63,6 +67,17 @@ class Forwarder:
         target = self.mapping.target_of(message)
         if isinstance(target, Target):
             self.mapping.record_of(message, target, self._now_ms())
+
+    async def await_schema(self, message: Message, is_over: Callable[[], bool]) -> None:
+        """Check the payload in a thread, again while the registry does not answer, until `is_over`."""
+        while not is_over():
+            try:
+                await asyncio.to_thread(self.check, message)
+            except RegistryUnavailable as error:
+                log_event("bridge_registry_awaited", "warning", {"error": str(error)})
+                await asyncio.sleep(REGISTRY_AGAIN_S)
+            else:
+                return
 
     def forward(self, message: Message, answer: Answer | None, *, understands_refusals: bool) -> None:
         """Send the message. `answer` is settled once, in this thread: now or when Kafka has answered."""

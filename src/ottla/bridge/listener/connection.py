@@ -12,13 +12,11 @@ from ottla.bridge.mqtt.published_messages import described, id_of_qos2
 from ottla.bridge.mqtt.publisher_session import PublisherSession
 from ottla.bridge.mqtt.session_state import SessionState
 from ottla.bridge.mqtt.websocket import ServerWebSocket, WebSocketError
-from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
     from ottla.bridge.listener.mqtt_listener import MqttListener
 
-_REGISTRY_AGAIN_S = 1.0
 _LONGEST_LOGGED = 200
 
 
@@ -184,13 +182,7 @@ class PublisherConnection(asyncio.BufferedProtocol):
         self._is_checking = True
 
         async def check() -> None:
-            while self.session.closing is None:
-                try:
-                    await asyncio.to_thread(self._listener.forwarder.check, message)
-                    break
-                except RegistryUnavailable as error:
-                    log_event("bridge_registry_awaited", "warning", {"error": str(error)})
-                    await asyncio.sleep(_REGISTRY_AGAIN_S)
+            await self._listener.forwarder.await_schema(message, lambda: self.session.closing is not None)
             self._is_checking = False
             self.pump()
 

@@ -21,13 +21,11 @@ from ottla.bridge.mqtt.session_state import Receipt
 from ottla.bridge.mqtt.subscriber_session import SubscriberSession
 from ottla.bridge.reconnects import FIRST_PAUSE_S, next_pause_s
 from ottla.bridge.source_urls import SourceUrl
-from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 
 _CONNECT_S: Final = 10.0
 _KEEP_ALIVE_S: Final = 30
 _REFUSED_PAUSE_S: Final = 10.0
-_REGISTRY_AGAIN_S: Final = 1.0
 _NEVER_EXPIRES: Final = 0xFFFFFFFF
 
 
@@ -236,13 +234,7 @@ class _Link(asyncio.Protocol):
         self.pause() if session.inbox else self._resume()
 
     async def _check(self, message: Any) -> None:
-        while self.session.closing is None:
-            try:
-                await asyncio.to_thread(self._owner.forwarder.check, message)
-                break
-            except RegistryUnavailable as error:
-                log_event("bridge_registry_awaited", "warning", {"error": str(error)})
-                await asyncio.sleep(_REGISTRY_AGAIN_S)
+        await self._owner.forwarder.await_schema(message, lambda: self.session.closing is not None)
         self._is_checking = False
         self.pump()
 
