@@ -12,6 +12,7 @@ import hmac
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.bounded_files import read_bounded
 from ottla.errors import ConfigError
 
 _KIND: Final = "7"
@@ -48,14 +49,11 @@ class Users:
 
 def read_users(path: str | Path) -> Users:
     """Return the users of a file. Raises `ConfigError` that names the line."""
+    data, _ = read_bounded(path, _MOST_BYTES, wanted="a file of users", error=ConfigError)
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
         text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as a file of users: {error}") from error
-    if len(data) > _MOST_BYTES:
-        raise ConfigError(f"{path}: found more than {_MOST_BYTES:,} bytes")
     hashes: dict[str, _Hash] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):

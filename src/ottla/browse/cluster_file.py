@@ -38,12 +38,12 @@ not known is refused, with its place; so is a secret.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.admin.declared.declared_cluster import DeclaredCluster, DeclaredSchema, DeclaredTopic, Prune
+from ottla.bounded_files import read_bounded
 from ottla.browse.cluster_file_access import acls_of, quotas_of, users_of
 from ottla.browse.cluster_file_values import (
     check_keys,
@@ -77,17 +77,10 @@ _TOP: Final = ("owner", "topics", "groups", "acls", "quotas", "users", "schemas"
 def read_cluster_file(path: Path) -> DeclaredCluster:
     """Return what a file declares. InputError names the place of what is wrong, ConfigError a file that others may
     write and that names commands."""
-    try:
-        with path.open("rb") as stream:
-            mode = os.fstat(stream.fileno())
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted a file of declarations")
+    data, status = read_bounded(path, MOST_BYTES, wanted="a file of declarations")
     declared = parse_cluster_file(data, source=str(path), folder=path.parent)
     if any(user.secret[0] == "command" for user in declared.users):
-        refuse_if_others_write(path, mode)
+        refuse_if_others_write(path, status)
     return declared
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from ottla.bounded_files import read_bounded
 from ottla.errors import InputError
 from ottla.foreign_json import read_json
 from ottla.serdes.registered_schema import LARGEST_ID, SchemaReference, SchemaType
@@ -30,13 +31,7 @@ def read_schema(path: Path, *, type: SchemaType | None, references: Sequence[Sch
     kind = type or _BY_SUFFIX.get(path.suffix)
     if kind is None:
         raise InputError(f"{path}: found a name that says no type, wanted .avsc, .json or .proto, or the type given")
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted a schema of at most that")
+    data, _ = read_bounded(path, MOST_BYTES, wanted="a schema of at most that")
     try:
         text = data.decode("utf-8")
     except ValueError as error:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ottla import bounded_files
 from ottla.admin.facts.cluster_facts import ClusterFacts
 from ottla.errors import InputError
 
@@ -65,14 +66,7 @@ def read_facts_file(path: str | Path) -> ClusterFacts:
 def read_bounded(path: str | Path) -> bytes:
     """Return the bytes of a file that a person named. InputError where it cannot be read or is larger than such files
     are."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted at most that")
-    return data
+    return bounded_files.read_bounded(path, MOST_BYTES, wanted="at most that")[0]
 
 
 def write_whole(path: str | Path, data: bytes) -> None:

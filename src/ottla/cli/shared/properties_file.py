@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from ottla.bounded_files import read_bounded
 from ottla.cli.shared.output import say
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
@@ -22,13 +23,7 @@ def read_properties(path: str | Path, *, role: str | None = None) -> dict[str, s
     from ottla.config.java_names import from_java, is_of_java_alone
     from ottla.config.properties import parse_properties
 
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(_MOST_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    if len(data) > _MOST_FILE_BYTES:
-        raise ConfigError(f"{path}: found more than {_MOST_FILE_BYTES:,} bytes, wanted lines of NAME=VALUE")
+    data, _ = read_bounded(path, _MOST_FILE_BYTES, wanted="lines of NAME=VALUE", error=ConfigError)
     try:
         found = from_java(parse_properties(data, source=str(path)))
     except ConfigError as error:
