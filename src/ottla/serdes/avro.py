@@ -37,8 +37,8 @@ from ottla.serdes.avro_classes import InvalidRecordOfUnion, builder_of, of_recor
 from ottla.serdes.avro_codec import Parsed, Reader, canonical_form, parse, reader, refused, writer
 from ottla.serdes.avro_resolve import without_defaults
 from ottla.serdes.avro_schema import Schema, derive_schema, load_schema
-from ottla.serdes.base import Serde, SerdeContext, invalid, type_name
-from ottla.serdes.framing import Framing, has_unseen_id
+from ottla.serdes.base import SerdeContext, invalid, type_name
+from ottla.serdes.framing import FramedSerde, Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain, to_plain, type_text
 from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaVersions
@@ -48,7 +48,7 @@ from ottla.serdes.wire_format import HEADER_BYTES, schema_id_of
 from ottla.typevars import T_any as T
 
 
-class Avro(Serde[T]):
+class Avro(FramedSerde[T]):
     """Avro's binary encoding, alone or behind a schema id; never a container with the schema in front.
 
     `schema` is an Avro schema or a Python type to derive one from. Raises `ConfigError` for a wrong schema, and
@@ -58,7 +58,6 @@ class Avro(Serde[T]):
     __slots__ = (
         "_build",
         "_check",
-        "_framing",
         "_namespace",
         "_of_record",
         "_read",
@@ -209,13 +208,6 @@ class Avro(Serde[T]):
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
         return self._readers is not None and has_unseen_id(data, self._readers)
-
-    def is_prepared(self, ctx: SerdeContext) -> bool:
-        return self._framing is None or self._framing.knows(ctx)
-
-    def prepare(self, ctx: SerdeContext) -> None:
-        if self._framing is not None:
-            self._framing.header(ctx)
 
     def takes_names_of(self, written: Parsed) -> bool:
         """Return whether resolution finds only names of this serde's own schema in a writer's."""

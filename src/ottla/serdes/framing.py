@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from ottla.serdes.base import SerdeContext
+from ottla.serdes.base import Serde, SerdeContext
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaType
 from ottla.serdes.registry import SchemaRegistry
 from ottla.serdes.subjects import SubjectName
 from ottla.serdes.wire_format import HEADER_BYTES, MAGIC, header
+
+T = TypeVar("T")
 
 
 class Framing:
@@ -68,6 +70,20 @@ class Framing:
         ask = self.registry.register if self._auto_register else self.registry.id_of
         references = self._references(self.registry, self._auto_register)
         return header(ask(subject, self._text(), self._type, references))
+
+
+class FramedSerde(Serde[T]):
+    """A serde that may write schema ids: `_framing` is None without a registry."""
+
+    __slots__ = ("_framing",)
+    _framing: Framing | None
+
+    def is_prepared(self, ctx: SerdeContext) -> bool:
+        return self._framing is None or self._framing.knows(ctx)
+
+    def prepare(self, ctx: SerdeContext) -> None:
+        if self._framing is not None:
+            self._framing.header(ctx)
 
 
 def has_unseen_id(data: Sequence[bytes | None], readers: Lookups[int, Any]) -> bool:

@@ -26,8 +26,8 @@ import msgspec
 
 from ottla.errors import ConfigError, SerializationError
 from ottla.records import Malformed
-from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
-from ottla.serdes.framing import Framing
+from ottla.serdes.base import SerdeContext, invalid, malformed, type_name
+from ottla.serdes.framing import FramedSerde, Framing
 from ottla.serdes.json_unions import json_union
 from ottla.serdes.models import explain, fill_defaults, mentions_pydantic, type_text
 from ottla.serdes.registry import SchemaRegistry
@@ -36,7 +36,7 @@ from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, schema_id_of
 from ottla.typevars import T_any as T
 
 
-class Json(Serde[T]):
+class Json(FramedSerde[T]):
     """JSON text in UTF-8, as bytes of a record's key or value.
 
     `enc_hook` and `dec_hook` are msgspec's hooks for types it does not know; pydantic types have their own.
@@ -46,7 +46,7 @@ class Json(Serde[T]):
     it to JSON and back.
     """
 
-    __slots__ = ("_check", "_decode", "_encode", "_framing", "_options", "type")
+    __slots__ = ("_check", "_decode", "_encode", "_options", "type")
 
     # `Order | None` is no class: type checkers take it for Any, and for itself in `Json[Order | None](Order | None)`.
     @overload
@@ -190,13 +190,6 @@ class Json(Serde[T]):
             except Exception as error:
                 values.append(self._refused(data[len(values)], ctx, error))  # type: ignore[arg-type]
         return values
-
-    def is_prepared(self, ctx: SerdeContext) -> bool:
-        return self._framing is None or self._framing.knows(ctx)
-
-    def prepare(self, ctx: SerdeContext) -> None:
-        if self._framing is not None:
-            self._framing.header(ctx)
 
     def _deserialize_framed(self, data: bytes, ctx: SerdeContext) -> T | Malformed | None:
         try:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import ConfigError, RegistryUnavailable, SerializationError
 from ottla.records import Malformed
-from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
-from ottla.serdes.framing import Framing, has_unseen_id
+from ottla.serdes.base import SerdeContext, invalid, malformed, type_name
+from ottla.serdes.framing import FramedSerde, Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
 from ottla.serdes.protobuf_files import MessagePlace, messages_in, messages_of, names_at, names_in, paths_to
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="Message")
 
 
-class Protobuf(Serde[M]):
+class Protobuf(FramedSerde[M]):
     """Values are messages of one generated class. Raises `ConfigError` for any other class.
 
     `aliases` are full names of messages that are read as this one, where their writers have them in another package:
     with a registry only, which knows what was written.
     """
 
-    __slots__ = ("_check", "_framing", "_mine", "_names", "_parse", "_path", "_places", "message")
+    __slots__ = ("_check", "_mine", "_names", "_parse", "_path", "_places", "message")
 
     def __init__(
         self,
@@ -121,13 +121,6 @@ class Protobuf(Serde[M]):
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
         return self._places is not None and has_unseen_id(data, self._places)
-
-    def is_prepared(self, ctx: SerdeContext) -> bool:
-        return self._framing is None or self._framing.knows(ctx)
-
-    def prepare(self, ctx: SerdeContext) -> None:
-        if self._framing is not None:
-            self._framing.header(ctx)
 
     def _payload(self, data: bytes) -> bytes:
         """Return the bytes behind the schema id and the path, where these name this message."""
