@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -72,10 +73,8 @@ class Postgres(SqlStore):
         connection = self._open()
         try:
             for table, statement in POSTGRESQL.exists.items():
-                try:
+                with _usable(table):
                     connection.execute(statement.text)
-                except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-                    raise _no_table(table, error) from error
         except BaseException:
             connection.close()
             raise
@@ -92,10 +91,8 @@ class Postgres(SqlStore):
             raise ConfigError("Postgres: an async handler needs a connection string or async_connect=")
         try:
             for table, statement in POSTGRESQL.exists.items():
-                try:
+                with _usable(table):
                     await connection.execute(statement.text)
-                except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-                    raise _no_table(table, error) from error
         except BaseException:
             await connection.close()
             raise
@@ -136,11 +133,16 @@ class Postgres(SqlStore):
         return Connection.connect(self._conninfo, autocommit=True)
 
 
-def _no_table(table: str, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"PostgreSQL: no usable table {table} ({str(error).splitlines()[0]}). Call create_tables() once, or put the "
-        "statements in .schema into your migrations"
-    )
+@contextmanager
+def _usable(table: str) -> Iterator[None]:
+    """Raise `ConfigError` where the statement inside finds no such table, or may not read it."""
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+        raise ConfigError(
+            f"PostgreSQL: no usable table {table} ({str(error).splitlines()[0]}). Call create_tables() once, or put "
+            "the statements in .schema into your migrations"
+        ) from error
 
 
 def _check_committed(answer: str | None) -> None:

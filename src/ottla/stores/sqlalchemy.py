@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ottla.clock import Clock, SystemClock
@@ -62,24 +63,16 @@ class Sql(SqlStore):
         """
         connection = _SqlAlchemyConnection(self._claim_with)
         for table, statement in self.dialect.exists.items():
-            try:
+            with _usable(table):
                 connection.run_alone(statement, {})
-            except (ProgrammingError, OperationalError) as error:
-                if isinstance(error, ProgrammingError) or "no such table" in str(error):
-                    raise _no_table(table, error) from error
-                raise
         return SqlSession(connection, self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
         connection = _AsyncSqlAlchemyConnection(self._make_session)
         for table, statement in self.dialect.exists.items():
-            try:
+            with _usable(table):
                 await connection.run_alone(statement, {})
-            except (ProgrammingError, OperationalError) as error:
-                if isinstance(error, ProgrammingError) or "no such table" in str(error):
-                    raise _no_table(table, error) from error
-                raise
         return AsyncSqlSession(connection, self._operations)
 
     def connection(self) -> _SqlAlchemyConnection:
@@ -102,8 +95,17 @@ class Sql(SqlStore):
         return isinstance(error, OperationalError | PoolTimeout) and "no such" not in str(error)
 
 
-def _no_table(table: str, error: Exception) -> ConfigError:
-    return ConfigError(f"Sql: no usable table {table} ({error}). Put the statements in .schema into your migrations")
+@contextmanager
+def _usable(table: str) -> Iterator[None]:
+    """Raise `ConfigError` where the statement inside finds no such table."""
+    try:
+        yield
+    except (ProgrammingError, OperationalError) as error:
+        if isinstance(error, ProgrammingError) or "no such table" in str(error):
+            raise ConfigError(
+                f"Sql: no usable table {table} ({error}). Put the statements in .schema into your migrations"
+            ) from error
+        raise
 
 
 def _named(statement: Statement, parameters: Parameters) -> Parameters:
