@@ -102,15 +102,9 @@ class Admin:
         on_wait: OnWait | None = None,
         on_exchange: OnExchange | None = None,
     ) -> None:
-        self._carrier = OperationRunner(
-            wire_settings_of(
-                bootstrap_servers,
-                with_token("Admin", settings, token),
-                timeout_s=timeout_s,
-                on_exchange=on_exchange,
-            ),
-            on_wait=on_wait,
-        )
+        given = with_token("Admin", settings, token)
+        wire = wire_settings_of(bootstrap_servers, given, timeout_s=timeout_s, on_exchange=on_exchange)
+        self._carrier = OperationRunner(wire, on_wait=on_wait)
         self._now_ms = now_ms
 
     def __enter__(self) -> Admin:

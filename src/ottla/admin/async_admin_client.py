@@ -11,15 +11,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.admin.admin_client import DEFAULT_TIMEOUT_S, SALT_BYTES, SCRAM_ITERATIONS, wanted_of, wire_settings_of
+from ottla.admin.declared import apply_plan as plan_files
+from ottla.admin.declared import applying as apply_steps
+from ottla.admin.declared import declared_cluster as declarations
+from ottla.admin.declared import planning as declared_plans
+from ottla.admin.declared import reading as declared_reads
+from ottla.admin.facts import facts_file
 from ottla.admin.facts.admin_operation import AdminOperation
 from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, QuotaInfo, SettingInfo, TopicInfo
 from ottla.admin.facts.facts_reader import EVERYTHING, read_facts
 from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
+from ottla.admin.operations import acl_changes as acl_steps
+from ottla.admin.operations import commit_times, schedule_waits
+from ottla.admin.operations import consumer_groups as group_steps
+from ottla.admin.operations import offset_resets as reset_steps
+from ottla.admin.operations import quota_changes as quota_steps
+from ottla.admin.operations import replica_changes as replica_steps
+from ottla.admin.operations import scram_changes as scram_steps
+from ottla.admin.operations import setting_changes as setting_steps
+from ottla.admin.operations import topic_changes as topic_steps
 from ottla.config import TopicSpec
 from ottla.config.arguments import explained
 from ottla.config.token_argument import TokenFunction, with_token
-from ottla.lazy import LazyModule
 from ottla.quantities import Span
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import OnExchange
@@ -27,46 +41,14 @@ from ottla.wire_client.client_settings import OnExchange
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.admin.declared import apply_plan as plan_files
-    from ottla.admin.declared import applying as apply_steps
-    from ottla.admin.declared import declared_cluster as declarations
-    from ottla.admin.declared import planning as declared_plans
-    from ottla.admin.declared import reading as declared_reads
     from ottla.admin.declared.apply_plan import ApplyPlan, PlannedChange
     from ottla.admin.declared.declared_cluster import Applied, DeclaredCluster
-    from ottla.admin.facts import facts_file
     from ottla.admin.facts.lag import GroupLag
-    from ottla.admin.operations import acl_changes as acl_steps
-    from ottla.admin.operations import commit_times, schedule_waits
-    from ottla.admin.operations import consumer_groups as group_steps
-    from ottla.admin.operations import offset_resets as reset_steps
-    from ottla.admin.operations import quota_changes as quota_steps
-    from ottla.admin.operations import replica_changes as replica_steps
-    from ottla.admin.operations import scram_changes as scram_steps
-    from ottla.admin.operations import setting_changes as setting_steps
-    from ottla.admin.operations import topic_changes as topic_steps
     from ottla.admin.operations.acl_changes import Acl
     from ottla.admin.operations.offset_resets import ResetPlan
     from ottla.admin.operations.replica_changes import ReplicaMove
     from ottla.admin.operations.scram_changes import ScramUser
     from ottla.admin.operations.setting_changes import SettingChange
-else:  # a command lists topics, and has no use for what changes them
-    acl_steps = LazyModule("ottla.admin.operations.acl_changes")
-    apply_steps = LazyModule("ottla.admin.declared.applying")
-    commit_times = LazyModule("ottla.admin.operations.commit_times")
-    declarations = LazyModule("ottla.admin.declared.declared_cluster")
-    declared_plans = LazyModule("ottla.admin.declared.planning")
-    declared_reads = LazyModule("ottla.admin.declared.reading")
-    facts_file = LazyModule("ottla.admin.facts.facts_file")
-    group_steps = LazyModule("ottla.admin.operations.consumer_groups")
-    plan_files = LazyModule("ottla.admin.declared.apply_plan")
-    quota_steps = LazyModule("ottla.admin.operations.quota_changes")
-    replica_steps = LazyModule("ottla.admin.operations.replica_changes")
-    reset_steps = LazyModule("ottla.admin.operations.offset_resets")
-    schedule_waits = LazyModule("ottla.admin.operations.schedule_waits")
-    scram_steps = LazyModule("ottla.admin.operations.scram_changes")
-    setting_steps = LazyModule("ottla.admin.operations.setting_changes")
-    topic_steps = LazyModule("ottla.admin.operations.topic_changes")
 
 T = TypeVar("T")
 
@@ -87,15 +69,9 @@ class AsyncAdmin:
         on_wait: OnWait | None = None,
         on_exchange: OnExchange | None = None,
     ) -> None:
-        self._carrier = OperationRunner(
-            wire_settings_of(
-                bootstrap_servers,
-                with_token("AsyncAdmin", settings, token),
-                timeout_s=timeout_s,
-                on_exchange=on_exchange,
-            ),
-            on_wait=on_wait,
-        )
+        given = with_token("AsyncAdmin", settings, token)
+        wire = wire_settings_of(bootstrap_servers, given, timeout_s=timeout_s, on_exchange=on_exchange)
+        self._carrier = OperationRunner(wire, on_wait=on_wait)
         self._now_ms = now_ms
 
     async def __aenter__(self) -> AsyncAdmin:
