@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from ottla.cli.shared.output import notes_for_people, say, warn
 from ottla.cli.shared.visible import visible
 from ottla.errors import DeliveryError, DeliveryPending, OttlaError, RetriableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SOMETHING_FAILED = 1
 
