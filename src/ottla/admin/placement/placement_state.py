@@ -60,7 +60,6 @@ class Placement:
         self.rack = [racks[broker.rack or ""] for broker in brokers]
         self.weight = [weights.get(broker.id, 0.0) for broker in brokers]
         self.receives = [broker.can_receive and broker.id not in removed for broker in brokers]
-        self.keeps = [broker.is_fenced and broker.id not in removed for broker in brokers]
         self.limit = [self.floor.level * self.mean * weight * (1 + goals.tolerance) for weight in self.weight]
         self.room = [inf if broker.room is None else float(broker.room) for broker in brokers]
         largest = [
