@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ottla.browse.reading import read_blocks
 from ottla.browse.record_times import time_text
+from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla_wire.records import Row
@@ -47,3 +48,11 @@ def record_at(cluster: Cluster, topic: str, partition: int, offset: int) -> Row 
         return None
     with closing(read_blocks(cluster, {place: (offset, offset + 1)})) as blocks:
         return next((row for block in blocks if block is not None for row in block.rows), None)
+
+
+def existing_record(cluster: Cluster, topic: str, partition: int, offset: int) -> Row:
+    """Return the record at one offset, as `record_at`. InputError if there is none."""
+    found = record_at(cluster, topic, partition, offset)
+    if found is None:
+        raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
+    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.admin import ClusterFacts
 from ottla.admin.doctor import Baseline, Evidence, all_checks, chosen, examine, load_baseline, without_accepted
-from ottla.admin.doctor.baseline import SCHEMA, Accepted
+from ottla.admin.doctor.baseline import SCHEMA, Accepted, parse_day
 from ottla.admin.facts.facts_file import read_bounded, to_json, write_whole
 from ottla.browse.doctor_items import finding_items, report_fields
 from ottla.console.declared_pages import drift_now
@@ -108,10 +108,7 @@ def accept(console: ConsoleState, query: Query) -> dict[str, Any]:
         raise InputError(f"id: found {id_[:20]!r}, wanted the id of a check")
     if reason is None or not reason.strip():
         raise InputError("reason: found nothing, wanted the reason")
-    try:
-        day = dt.date.fromisoformat(until or "")
-    except ValueError:
-        raise InputError(f"until: found {until!r}, wanted a date as in 2027-01-31") from None
+    day = parse_day(until, "until")
     with console.files:
         known = _baseline(console) if path.exists() else Baseline(accepted=())
         others = tuple(each for each in known.accepted if (each.id, each.subject) != (id_, subject))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.browse.dead_letter_reader import record_at
+from ottla.browse.dead_letter_reader import existing_record
 from ottla.browse.decoding import FORMATS, Decoder, SchemaSource, decoder_of
 from ottla.browse.reading import read_blocks, size_of
 from ottla.browse.record_export import csv_text, json_lines
@@ -242,10 +242,7 @@ class OneRecord:
 
     def row(self, cluster: Cluster) -> Row:
         """Return the record. Raises InputError if there is none."""
-        found = record_at(cluster, self.topic, self.partition, self.offset)
-        if found is None:
-            raise InputError(f"{self.topic}: there is no record at partition {self.partition}, offset {self.offset}")
-        return found
+        return existing_record(cluster, self.topic, self.partition, self.offset)
 
 
 def one_record(console: ConsoleState, query: Query, *, topic: str) -> OneRecord:

@@ -37,13 +37,16 @@ def load_baseline(data: bytes, *, source: str) -> Baseline:
     for number, each in enumerate(found.accepted):
         if not each.reason.strip():
             raise InputError(f"{source}: accepted[{number}].reason: found nothing, wanted why {each.id} is accepted")
-        try:
-            dt.date.fromisoformat(each.until)
-        except ValueError:
-            raise InputError(
-                f"{source}: accepted[{number}].until: found {each.until!r}, wanted a date as in 2027-01-31"
-            ) from None
+        parse_day(each.until, f"{source}: accepted[{number}].until")
     return found
+
+
+def parse_day(text: str | None, place: str) -> dt.date:
+    """Return the last day on which a finding is accepted. InputError, which names the place, for another text."""
+    try:
+        return dt.date.fromisoformat(text or "")
+    except ValueError:
+        raise InputError(f"{place}: found {text!r}, wanted a date as in 2027-01-31") from None
 
 
 def dump_baseline(report: Report, *, reason: str, until: dt.date) -> bytes:

@@ -157,16 +157,14 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
       ottla dlq show orders.dead-letters 0:0
       ottla dlq show orders.dead-letters 0:0 --format json
     """
-    from ottla.browse.dead_letter_reader import SMALL_FETCHES, record_at
+    from ottla.browse.dead_letter_reader import SMALL_FETCHES, existing_record
     from ottla.browse.dead_letter_view import for_people, header_lines, whole
     from ottla.cli.shared.visible import visible
     from ottla.failures.foreign import describe_dead_letter
 
     partition, offset = _place(place)
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:
-        row = record_at(cluster, topic, partition, offset)
-    if row is None:
-        raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
+        row = existing_record(cluster, topic, partition, offset)
     view = describe_dead_letter(row[4])
     if view is None:
         raise InputError(f"{topic}: the record at {place} has no dead letter headers: it is not a dead letter")

@@ -184,10 +184,9 @@ def _until(accept: Path | None, reason: str | None, until: str | None) -> dt.dat
         return None
     if not reason or until is None:
         raise InputError("--accept: wanted --reason and --until as well: each accepted finding has a reason and an end")
-    try:
-        return dt.date.fromisoformat(until)
-    except ValueError:
-        raise InputError(f"--until: found {until!r}, wanted a date as in 2027-01-31") from None
+    from ottla.admin.doctor.baseline import parse_day
+
+    return parse_day(until, "--until")
 
 
 def _accept(path: Path, report: Report, reason: str, until: dt.date) -> None:

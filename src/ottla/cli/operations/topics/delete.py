@@ -8,13 +8,12 @@ import click
 
 from ottla.browse.doomed_topics import doomed_item, read_doomed
 from ottla.browse.human_amounts import bytes_text
-from ottla.browse.matching_names import matching_names
 from ottla.browse.topic_partitions import parse_place
 from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.matching import takes_matching
+from ottla.cli.shared.matching import check_names, matching_topics, takes_matching
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError, UnknownTopic
@@ -47,15 +46,13 @@ def delete(
       ottla topics delete orders --yes
     """
     names = list(dict.fromkeys(topics))
-    if (matching is None) is not bool(names):
-        raise InputError("found " + ("both" if names else "neither") + ", wanted names of topics or --matching")
+    check_names(names, matching)
     for name in names:
         if name.startswith("__") and not internal:
             raise InputError(f"{name} is an internal topic of Kafka: --internal allows it")
     with open_admin(kafka) as admin:
         if matching is not None:
-            there = (topic.name for topic in admin.list_topics() if not topic.name.startswith("__"))
-            names = matching_names(there, matching, what="topics")
+            names = matching_topics(admin, matching)
         facts = read_doomed(admin, names)
         unknown = [name for name in names if name not in facts.by_topic]
         if len(unknown) == len(names):

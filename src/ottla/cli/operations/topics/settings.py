@@ -12,7 +12,7 @@ from ottla.cli.operations.setting_changes import changes_of_many, show_changes
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.matching import takes_matching
+from ottla.cli.shared.matching import check_names, matching_topics, takes_matching
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import InputError, OttlaError
@@ -72,15 +72,9 @@ def unset_settings(
 
 
 def _topics(admin: Admin, names: list[str], matching: str | None) -> list[str]:
-    """Return the topics that are named or match. Internal topics match no pattern."""
-    if (matching is None) is not bool(names):
-        raise InputError("found " + ("both" if names else "neither") + ", wanted names of topics or --matching")
-    if matching is None:
-        return names
-    from ottla.browse.matching_names import matching_names
-
-    there = (topic.name for topic in admin.list_topics() if not topic.name.startswith("__"))
-    return matching_names(there, matching, what="topics")
+    """Return the topics that are named or match."""
+    check_names(names, matching)
+    return names if matching is None else matching_topics(admin, matching)
 
 
 def _change(
