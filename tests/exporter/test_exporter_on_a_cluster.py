@@ -119,6 +119,10 @@ def test_one_reading_has_lag_sizes_brokers_and_findings(
     assert in_sight == {"ottla_cluster_quota", "ottla_exporter_dropped_series"}, "each other one has a series here"
     without = metrics_of(ottla().stdout)
     assert not {name for name in without if CLUSTER_METRICS[name].is_of_partition}
+    assert without["ottla_cluster_group_lag_records"]["readers", "read"] == 5
+    excluded = ottla("--partitions", "--exclude", "read*", "--exclude", "other").stdout
+    assert "readers" not in excluded
+    assert metrics_of(excluded)["ottla_cluster_topic_records"]["read",] == 10
 
 
 def test_series_above_the_bound_are_named(ottla: Callable[..., Result]) -> None:

@@ -52,6 +52,8 @@ class ExportChoices:
     by_partition: bool = False
     most_series: int = 100_000
     """Of each metric."""
+    excluded_groups: tuple[str, ...] = ()
+    """Shell patterns of the groups that are left out."""
     skipped_checks: tuple[str, ...] = ()
     baseline: Baseline | None = None
     """Accepted findings, which are not counted."""

@@ -10,6 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -61,7 +63,7 @@ class ReadingLoop:
         gets a sentence when reads begin to fail, and when they succeed again."""
         self._admin, self._connects_of = admin, connects
         self._small_lags = SmallLagCounts(open_cluster)
-        self._readings = ClusterReadings(choices)
+        self._readings, self._excluded = ClusterReadings(choices), choices.excluded_groups
         self._every_s, self._doctor_every_s = every_s, doctor_every_s
         self._warn, self._monotonic = warn, monotonic
         self._changed = threading.Condition()
@@ -140,6 +142,8 @@ class ReadingLoop:
     def _families(self, *, is_doctors: bool) -> tuple[int, MetricFamilies]:
         """Return when the cluster was read, and its metrics. The facts are not kept while those become text."""
         facts = self._admin.facts(READ_FOR_THE_DOCTOR if is_doctors else READ_ALWAYS)
+        if self._excluded:
+            facts = replace(facts, groups=tuple(each for each in facts.groups if not self._is_excluded(each.group_id)))
         groups = self._small_lags.counted(
             self._readings.take(facts), lambda group, each: self._readings.stands_still(group, each, facts.at_ms)
         )
@@ -147,6 +151,9 @@ class ReadingLoop:
         if is_doctors:
             self._readings.take_examination(facts)
         return facts.at_ms, self._readings.families(facts, groups, self._connects_of(facts))
+
+    def _is_excluded(self, group: str) -> bool:
+        return any(fnmatchcase(group, pattern) for pattern in self._excluded)
 
     def _run(self) -> None:
         while True:

@@ -59,6 +59,10 @@ def test_groups_are_listed_with_their_lag(ottla: Run, group: str) -> None:
     assert [row[4:] for row in rows(ottla("groups", "list", group, "--lag"))] == [["6", "0"]]
     (item,) = document(ottla("groups", "list", group, "--lagging", "--format", "json"), "ottla.groups.list/1")["items"]
     assert (item["lag"], item["lost"]) == (6, 0)
+    without = ("--exclude", f"{group}?", "--exclude", f"{group[:-1]}*")
+    assert rows(ottla("groups", "list", group, "--lagging", *without)) == []
+    assert rows(ottla("groups", "lag", group, "--above", "1", *without)) == []
+    assert rows(ottla("groups", "list", group, "--lagging", *without[:2]))
     assert rows(ottla("groups", "reset", group, "--to", "latest", "--yes"))
     assert rows(ottla("groups", "list", group, "--lagging")) == []
 

@@ -49,6 +49,12 @@ PORT: Final = 9308
     metavar="N",
     help="Serve at most so many series of each metric.",
 )
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Not these groups, as 'ottla-*'; nor findings of them; repeatable.",
+)
 @click.option("--once", is_flag=True, help="Read the cluster once, print the metrics, and exit.")
 def exporter(
     kafka: Settings,
@@ -60,6 +66,7 @@ def exporter(
     baseline: Path | None,
     by_partition: bool,
     max_series: int,
+    exclude: tuple[str, ...],
     once: bool,
 ) -> None:
     """Serve metrics of a cluster to Prometheus: lag of all groups, brokers, disks, topics, the doctor's findings.
@@ -87,6 +94,7 @@ def exporter(
     choices = ExportChoices(
         by_partition=by_partition,
         most_series=max_series,
+        excluded_groups=exclude,
         skipped_checks=skipped,
         baseline=None if baseline is None else load_baseline(read_bounded(baseline), source=str(baseline)),
     )

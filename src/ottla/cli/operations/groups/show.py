@@ -59,6 +59,11 @@ _LAG = (
 _LIMITED = Column("limited", text=_limited)
 
 
+_exclude = click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help="Not these groups, as 'ottla-*'; repeatable."
+)
+
+
 @click.command("list")
 @click.argument("pattern", required=False, shell_complete=complete_groups)
 @reaches_a_cluster
@@ -70,10 +75,17 @@ _LIMITED = Column("limited", text=_limited)
     type=click.Choice(_STATES, case_sensitive=False),
     help="Only groups in this state.",
 )
+@_exclude
 @click.option("--lag", "with_lag", is_flag=True, help="Show the lag of each group.")
 @click.option("--lagging", is_flag=True, help="Only groups that are behind, the furthest first.")
 def list_groups(
-    kafka: Settings, out: Output, pattern: str | None, states: tuple[str, ...], with_lag: bool, lagging: bool
+    kafka: Settings,
+    out: Output,
+    pattern: str | None,
+    states: tuple[str, ...],
+    exclude: tuple[str, ...],
+    with_lag: bool,
+    lagging: bool,
 ) -> None:
     """List groups: all, or those that match PATTERN, as 'billing*'.
 
@@ -84,7 +96,7 @@ def list_groups(
     Examples:
       ottla groups list
       ottla groups list 'billing*' --state Empty
-      ottla groups list --lagging --format json
+      ottla groups list --lagging --exclude 'ottla-*' --format json
     """
     wanted = {state.lower() for state in states}
     with_lag = with_lag or lagging
@@ -94,6 +106,7 @@ def list_groups(
             for group in admin.list_groups()
             if (pattern is None or fnmatchcase(group.group_id, pattern))
             and (not wanted or group.state.lower() in wanted)
+            and not any(fnmatchcase(group.group_id, each) for each in exclude)
         ]
         names = [group.group_id for group in found]
         lags = {each.group_id: each for each in admin.group_lag(*names)} if with_lag and names else {}
@@ -159,6 +172,7 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
 @click.option(
     "--age", "with_age", is_flag=True, help="Show how long the first unread record of each partition has waited."
 )
+@_exclude
 @click.option("--above", type=click.IntRange(0), metavar="RECORDS", help="Exit with 1 if a group is further behind.")
 @click.option("--watch", type=Seconds(0, min_open=True), metavar="SECONDS", help="Repeat until Ctrl-C.")
 @click.option("--times", type=click.IntRange(1), metavar="N", help="With --watch: how often to repeat.")
@@ -167,6 +181,7 @@ def lag(
     kafka: Settings,
     out: Output,
     with_age: bool,
+    exclude: tuple[str, ...],
     above: int | None,
     watch: float | None,
     times: int | None,
@@ -189,7 +204,12 @@ def lag(
     rounds = 0
     with open_admin(kafka) as admin:
         while True:
-            found = with_small_lags_counted(admin.group_lag(*groups), cluster_opener(kafka))
+            chosen = tuple(
+                group
+                for group in admin.group_lag(*groups)
+                if not any(fnmatchcase(group.group_id, each) for each in exclude)
+            )
+            found = with_small_lags_counted(chosen, cluster_opener(kafka))
             ages = _unread_since(kafka, found) if with_age else None
             _print_lag(out, found, ages)
             rounds += 1
