@@ -1,10 +1,11 @@
 """Spark reading and writing Kafka through `format("ottla")` and through Spark's own connector, in one session.
 
-    python benchmarks/connector.py [--records 480000] [--partitions 48] [--rounds 3]
+    python benchmarks/connector.py [--records 480000] [--partitions 48] [--rounds 3] [--only "to Kafka, Apache"]
 
 The connector must be of Spark's exact version, and not every PySpark has one on Maven Central. So this runs itself in
 the environment of `tools/spark_connector.py`, with the newest PySpark that has one: the page says which. A broker runs
-in a child process, ours and then Apache Kafka where it can be had; the rounds alternate and the median counts. The
+in a child process, ours and then Apache Kafka where it can be had; the rounds alternate and the median counts. Before
+them each contender runs once uncounted: the first queries of their kind pay for the JVM's compiler. The
 connector runs with its defaults, and as a careful user tunes it: more records of each poll, and no wait of half a
 second for a fetch that fills up. Goal: ahead on many small partitions, with the defaults of both.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +46,7 @@ def main() -> None:
     options.add_argument("--records", type=int, default=480_000)
     options.add_argument("--partitions", type=int, default=48)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--only", default="", help="a regular expression: measure only rows with such a name")
     options.add_argument("--results", type=Path, help="the folder for connector.jsonl")
     options.add_argument("--jars", help="measure in this Python, with these; not for typing")
     chosen = options.parse_args()
@@ -95,8 +98,6 @@ def compare(results: Results, spark: Any, servers: str, broker: str, chosen: arg
     fill(servers, "big", partitions=partitions, records=records)
     fill(servers, "small", partitions=partitions, records=partitions * SMALL)
     queries = Queries(spark, servers, scratch)
-    for options in CONTENDERS.values():  # the first queries of a session pay for the JVM's compiler
-        queries.batch("small", **options)
     budget = max(records // 4, 1)
     works: dict[str, tuple[int, Callable[..., object]]] = {
         "many small partitions": (partitions * SMALL, lambda **o: queries.batch("small", **o)),
@@ -107,7 +108,10 @@ def compare(results: Results, spark: Any, servers: str, broker: str, chosen: arg
         ),
         "Kafka to Spark to Kafka": (records, lambda **o: queries.stream("big", **o, sink=o["engine"])),
     }
+    works = {what: work for what, work in works.items() if re.search(chosen.only, f"{what}{broker}")}
     for what, (rows, work) in works.items():
+        for options in CONTENDERS.values():
+            work(**options)
         rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
         spent: dict[str, list[float]] = {name: [] for name in CONTENDERS}
         for _ in range(chosen.rounds):

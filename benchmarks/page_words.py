@@ -140,7 +140,8 @@ CONNECTOR = """\
 `make bench ONLY=connector`: both sources take turns in one session of Spark, on the embedded broker and on Apache
 Kafka. *Tuned* is the connector with `kafka.max.poll.records=50000` and `kafka.fetch.max.wait.ms=10`, as a careful user
 sets them: with its defaults a task can wait half a second for a fetch that does not fill up. Many small partitions have
-500 records each. CPU is the sum of the JVM and the Python workers.
+500 records each. CPU is the sum of the JVM and the Python workers; both sources get cheaper while the JVM compiles, so
+each runs once before the counted rounds.
 """
 
 SPARK_STATE = """\
