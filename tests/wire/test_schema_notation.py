@@ -66,11 +66,8 @@ def test_a_version_range_prints_as_it_is_written(text):
     assert str(VersionRange.parse(text)) == text
 
 
-def test_every_table_is_headed_by_its_key_and_versions():
+def test_every_table_is_headed_by_its_name():
     for api in schemas.all_apis():
-        module = __import__(f"ottla_wire.protocol.messages.{api.api_key.name.lower()}", fromlist=["x"])
-        assert f"Key {api.api_key}." in module.__doc__
-        assert module.VERSIONS in module.__doc__.partition("flexible")[0]
         assert api.summary.startswith(api.api_key.name.title().replace("_", "") + ":")
 
 

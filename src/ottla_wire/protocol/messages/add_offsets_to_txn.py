@@ -1,7 +1,4 @@
-"""AddOffsetsToTxn: enlist a group's offsets in a transaction.
-
-Key 25. Versions 0-4, flexible from 3.
-"""
+"""AddOffsetsToTxn: enlist a group's offsets in a transaction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """AddPartitionsToTxn: enlist partitions in a transaction.
 
-Key 24. Versions 0-5, flexible from 3.
 0-3 come from producers; 4+ is batched and comes from brokers verifying a transaction (KIP-890).
 """
 

@@ -1,7 +1,4 @@
-"""AddRaftVoter: add a voter to the metadata quorum (KIP-853).
-
-Key 80. Versions 0-1, flexible from 0.
-"""
+"""AddRaftVoter: add a voter to the metadata quorum (KIP-853)."""
 
 from __future__ import annotations
 

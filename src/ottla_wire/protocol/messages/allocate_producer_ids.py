@@ -1,6 +1,5 @@
 """AllocateProducerIds: a broker asks the controller for a block of producer ids.
 
-Key 67. Version 0, flexible from 0.
 Between broker and controller.
 """
 

@@ -1,7 +1,4 @@
-"""AlterClientQuotas: set or remove quotas.
-
-Key 49. Versions 0-1, flexible from 1.
-"""
+"""AlterClientQuotas: set or remove quotas."""
 
 from __future__ import annotations
 

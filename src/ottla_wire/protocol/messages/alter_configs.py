@@ -1,6 +1,5 @@
 """AlterConfigs: replace all configs of a resource.
 
-Key 33. Versions 0-2, flexible from 2.
 Deprecated in favour of IncrementalAlterConfigs, still served by Kafka 4.
 """
 

@@ -1,6 +1,5 @@
 """AlterPartition: a leader asks the controller to change the in-sync replicas.
 
-Key 56. Versions 2-3, flexible from 0.
 Between brokers only.
 """
 

@@ -1,7 +1,4 @@
-"""AlterPartitionReassignments: move replicas, or cancel a move.
-
-Key 45. Versions 0-1, flexible from 0.
-"""
+"""AlterPartitionReassignments: move replicas, or cancel a move."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""AlterReplicaLogDirs: move replicas between directories of a broker.
-
-Key 34. Versions 1-2, flexible from 2.
-"""
+"""AlterReplicaLogDirs: move replicas between directories of a broker."""
 
 from __future__ import annotations
 

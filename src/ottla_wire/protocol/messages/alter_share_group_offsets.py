@@ -1,7 +1,4 @@
-"""AlterShareGroupOffsets: move a share group's start offsets (KIP-932).
-
-Key 91. Version 0, flexible from 0.
-"""
+"""AlterShareGroupOffsets: move a share group's start offsets (KIP-932)."""
 
 from __future__ import annotations
 

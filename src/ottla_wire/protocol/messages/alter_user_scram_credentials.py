@@ -1,7 +1,4 @@
-"""AlterUserScramCredentials: set or remove SCRAM credentials.
-
-Key 51. Version 0, flexible from 0.
-"""
+"""AlterUserScramCredentials: set or remove SCRAM credentials."""
 
 from __future__ import annotations
 

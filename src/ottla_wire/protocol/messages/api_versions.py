@@ -1,6 +1,5 @@
 """ApiVersions: what the broker speaks.
 
-Key 18. Versions 0-5, flexible from 3.
 The response header is version 0 in every version, and a broker answers an unknown version with a version 0 body and
 UNSUPPORTED_VERSION: a client must be able to read it before it knows anything. 3 adds client name and features, 5 the
 broker that the client means to reach (KIP-1242).

@@ -1,6 +1,5 @@
 """AssignReplicasToDirs: a broker tells the controller where replicas live.
 
-Key 73. Version 0, flexible from 0.
 Between broker and controller.
 """
 

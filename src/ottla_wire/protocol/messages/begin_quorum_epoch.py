@@ -1,6 +1,5 @@
 """BeginQuorumEpoch: a new quorum leader announces itself.
 
-Key 53. Versions 0-1, flexible from 1.
 Between controllers.
 """
 

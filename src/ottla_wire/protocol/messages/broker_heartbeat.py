@@ -1,6 +1,5 @@
 """BrokerHeartbeat: a broker stays, unfences or shuts down in a controlled way.
 
-Key 63. Versions 0-2, flexible from 0.
 Between broker and controller. Replaces ControlledShutdown since KRaft.
 """
 

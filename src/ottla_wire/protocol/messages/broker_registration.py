@@ -1,6 +1,5 @@
 """BrokerRegistration: a broker joins the cluster.
 
-Key 62. Versions 0-4, flexible from 0.
 Between broker and controller.
 """
 

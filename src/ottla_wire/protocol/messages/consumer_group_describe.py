@@ -1,7 +1,6 @@
 """ConsumerGroupDescribe: state and members of KIP-848 groups.
 
-Key 69. Versions 0-1, flexible from 0.
-1 adds the member type.
+Version 1 adds the member type.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """ConsumerGroupHeartbeat: the one request of the KIP-848 protocol: join, report, learn, leave.
 
-Key 68. Versions 0-1, flexible from 0.
 Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). 1 adds subscription by regular expression.
 """
 

@@ -1,6 +1,5 @@
 """ControllerRegistration: a controller makes itself known.
 
-Key 70. Version 0, flexible from 0.
 Between controllers.
 """
 

@@ -1,7 +1,4 @@
-"""CreateAcls: add ACLs.
-
-Key 30. Versions 1-3, flexible from 2.
-"""
+"""CreateAcls: add ACLs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CreateDelegationToken: a token that stands for a principal.
-
-Key 38. Versions 1-3, flexible from 2.
-"""
+"""CreateDelegationToken: a token that stands for a principal."""
 
 from __future__ import annotations
 

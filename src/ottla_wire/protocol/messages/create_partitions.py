@@ -1,7 +1,4 @@
-"""CreatePartitions: add partitions to topics.
-
-Key 37. Versions 0-3, flexible from 2.
-"""
+"""CreatePartitions: add partitions to topics."""
 
 from __future__ import annotations
 

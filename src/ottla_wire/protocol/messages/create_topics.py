@@ -1,6 +1,5 @@
 """CreateTopics: create topics, or only validate them.
 
-Key 19. Versions 2-7, flexible from 5.
 4+ takes broker defaults (-1) for partitions and replicas; 5+ returns the configs, 7 the topic id.
 """
 

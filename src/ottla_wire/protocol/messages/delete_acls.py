@@ -1,7 +1,4 @@
-"""DeleteAcls: remove ACLs that match filters.
-
-Key 31. Versions 1-3, flexible from 2.
-"""
+"""DeleteAcls: remove ACLs that match filters."""
 
 from __future__ import annotations
 

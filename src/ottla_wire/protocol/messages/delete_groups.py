@@ -1,6 +1,6 @@
 """DeleteGroups: delete empty groups with their offsets.
 
-Key 42. Versions 0-3, flexible from 2. 3 adds a message to each error.
+Version 3 adds a message to each error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """DeleteRecords: move a partition's log start offset forward.
 
-Key 21. Versions 0-2, flexible from 2.
 Offset -1 means the high watermark.
 """
 

@@ -1,7 +1,4 @@
-"""DeleteShareGroupOffsets: forget a share group's offsets for topics (KIP-932).
-
-Key 92. Version 0, flexible from 0.
-"""
+"""DeleteShareGroupOffsets: forget a share group's offsets for topics (KIP-932)."""
 
 from __future__ import annotations
 

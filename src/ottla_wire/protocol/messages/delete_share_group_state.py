@@ -1,6 +1,5 @@
 """DeleteShareGroupState: forget a share partition's state (KIP-932).
 
-Key 86. Version 0, flexible from 0.
 Between group and share coordinator.
 """
 

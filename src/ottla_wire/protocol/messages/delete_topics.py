@@ -1,7 +1,4 @@
-"""DeleteTopics: delete topics by name, or by id (6+).
-
-Key 20. Versions 1-6, flexible from 4.
-"""
+"""DeleteTopics: delete topics by name, or by id (6+)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeAcls: list ACLs that match a filter.
-
-Key 29. Versions 1-3, flexible from 2.
-"""
+"""DescribeAcls: list ACLs that match a filter."""
 
 from __future__ import annotations
 

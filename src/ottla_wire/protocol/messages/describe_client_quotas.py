@@ -1,7 +1,4 @@
-"""DescribeClientQuotas: quotas of users, client ids and addresses.
-
-Key 48. Versions 0-1, flexible from 1.
-"""
+"""DescribeClientQuotas: quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 

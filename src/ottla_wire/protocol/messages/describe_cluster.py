@@ -1,7 +1,6 @@
 """DescribeCluster: cluster id, controller and brokers.
 
-Key 60. Versions 0-2, flexible from 0.
-1 may ask for controllers, 2 shows fenced brokers.
+Version 1 may ask for controllers, 2 shows fenced brokers.
 """
 
 from __future__ import annotations

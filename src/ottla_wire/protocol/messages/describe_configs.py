@@ -1,7 +1,4 @@
-"""DescribeConfigs: configs of topics, brokers and other resources, with their sources.
-
-Key 32. Versions 1-4, flexible from 4.
-"""
+"""DescribeConfigs: configs of topics, brokers and other resources, with their sources."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeDelegationToken: list tokens.
-
-Key 41. Versions 1-3, flexible from 2.
-"""
+"""DescribeDelegationToken: list tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """DescribeGroups: state and members of classic groups.
 
-Key 15. Versions 0-6, flexible from 5.
-6 answers an unknown group with GROUP_ID_NOT_FOUND.
+Version 6 answers an unknown group with GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""DescribeLogDirs: replicas and sizes per log directory.
-
-Key 35. Versions 1-5, flexible from 2.
-"""
+"""DescribeLogDirs: replicas and sizes per log directory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeProducers: the active producers of partitions.
-
-Key 61. Version 0, flexible from 0.
-"""
+"""DescribeProducers: the active producers of partitions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeQuorum: state of the metadata quorum.
-
-Key 55. Versions 0-2, flexible from 0.
-"""
+"""DescribeQuorum: state of the metadata quorum."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeShareGroupOffsets: start offsets of a share group (KIP-932).
-
-Key 90. Versions 0-1, flexible from 0.
-"""
+"""DescribeShareGroupOffsets: start offsets of a share group (KIP-932)."""
 
 from __future__ import annotations
 

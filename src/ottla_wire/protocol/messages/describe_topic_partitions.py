@@ -1,7 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, with ELR.
-
-Key 75. Version 0, flexible from 0.
-"""
+"""DescribeTopicPartitions: topics page by page, with ELR."""
 
 from __future__ import annotations
 

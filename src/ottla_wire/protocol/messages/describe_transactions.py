@@ -1,7 +1,4 @@
-"""DescribeTransactions: state and partitions of transactions.
-
-Key 65. Version 0, flexible from 0.
-"""
+"""DescribeTransactions: state and partitions of transactions."""
 
 from __future__ import annotations
 

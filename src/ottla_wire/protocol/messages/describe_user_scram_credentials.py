@@ -1,7 +1,4 @@
-"""DescribeUserScramCredentials: which users have SCRAM credentials.
-
-Key 50. Version 0, flexible from 0.
-"""
+"""DescribeUserScramCredentials: which users have SCRAM credentials."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ElectLeaders: preferred or unclean election.
-
-Key 43. Versions 0-2, flexible from 2.
-"""
+"""ElectLeaders: preferred or unclean election."""
 
 from __future__ import annotations
 

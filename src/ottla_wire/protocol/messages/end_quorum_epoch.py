@@ -1,6 +1,5 @@
 """EndQuorumEpoch: a quorum leader resigns.
 
-Key 54. Versions 0-1, flexible from 1.
 Between controllers.
 """
 

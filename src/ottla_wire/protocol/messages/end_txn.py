@@ -1,7 +1,6 @@
 """EndTxn: commit or abort.
 
-Key 26. Versions 0-5, flexible from 3.
-5 returns the next producer epoch (KIP-890).
+Version 5 returns the next producer epoch (KIP-890).
 """
 
 from __future__ import annotations

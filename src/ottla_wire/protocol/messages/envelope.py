@@ -1,6 +1,5 @@
 """Envelope: a client's request, forwarded to the controller with its principal.
 
-Key 58. Version 0, flexible from 0.
 Between broker and controller.
 """
 

@@ -1,7 +1,4 @@
-"""ExpireDelegationToken: end a token.
-
-Key 40. Versions 1-2, flexible from 2.
-"""
+"""ExpireDelegationToken: end a token."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Fetch: read record batches; clients and followers alike.
 
-Key 1. Versions 4-18, flexible from 12.
-7 adds incremental sessions (KIP-227), 9 leader epochs, 11 racks (KIP-392), 12 truncation detection (KIP-595),
+Version 7 adds incremental sessions (KIP-227), 9 leader epochs, 11 racks (KIP-392), 12 truncation detection (KIP-595),
 13 topic ids, 15 moves the replica id into a tagged struct, 16 node endpoints, 17 directory ids (KIP-853), 18 the
 follower's high watermark (KIP-1166).
 """

@@ -1,6 +1,5 @@
 """FetchSnapshot: read a snapshot of the metadata log.
 
-Key 59. Versions 0-1, flexible from 0.
 Between controllers and brokers.
 """
 

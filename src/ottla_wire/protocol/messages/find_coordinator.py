@@ -1,6 +1,5 @@
 """FindCoordinator: which broker coordinates a group, a transactional id or a share partition.
 
-Key 10. Versions 0-6, flexible from 3.
 4+ asks for several keys at once (KIP-699); 6 knows share groups.
 """
 

@@ -1,7 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics the broker wants from a client (KIP-714).
-
-Key 71. Version 0, flexible from 0.
-"""
+"""GetTelemetrySubscriptions: which metrics the broker wants from a client (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Heartbeat: stay a member of a classic group.
 
-Key 12. Versions 0-4, flexible from 4.
-3 adds static members.
+Version 3 adds static members.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs.
-
-Key 44. Versions 0-1, flexible from 1.
-"""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs."""
 
 from __future__ import annotations
 

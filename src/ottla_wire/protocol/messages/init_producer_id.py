@@ -1,6 +1,5 @@
 """InitProducerId: a producer id and epoch, for idempotence or a transactional id.
 
-Key 22. Versions 0-6, flexible from 2.
 3+ lets a producer bump its own epoch (KIP-360); 6 knows two-phase commit (KIP-939).
 """
 

@@ -1,6 +1,5 @@
 """InitializeShareGroupState: begin a share partition's state (KIP-932).
 
-Key 83. Version 0, flexible from 0.
 Between group and share coordinator.
 """
 

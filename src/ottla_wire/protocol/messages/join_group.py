@@ -1,7 +1,6 @@
 """JoinGroup: enter a classic consumer group, or stay in it.
 
-Key 11. Versions 0-9, flexible from 6.
-5 adds static members, 7 names the protocol type, 8 the reason, 9 lets the leader skip its assignment.
+Version 5 adds static members, 7 names the protocol type, 8 the reason, 9 lets the leader skip its assignment.
 """
 
 from __future__ import annotations

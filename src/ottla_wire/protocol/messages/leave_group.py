@@ -1,6 +1,5 @@
 """LeaveGroup: leave a classic group.
 
-Key 13. Versions 0-5, flexible from 4.
 3+ removes several members at once, static ones too; 5 carries reasons.
 """
 

@@ -1,6 +1,5 @@
 """ListConfigResources: names of the resources that have configs.
 
-Key 74. Versions 0-1, flexible from 0.
 Version 0 lists client metrics subscriptions only, as the API was first called.
 """
 

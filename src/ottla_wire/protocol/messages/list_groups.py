@@ -1,6 +1,5 @@
 """ListGroups: the groups that this broker coordinates.
 
-Key 16. Versions 0-5, flexible from 3.
 4+ filters by state, 5 by type.
 """
 

@@ -1,6 +1,5 @@
 """ListOffsets: offsets by timestamp, or the ends of a log.
 
-Key 2. Versions 1-11, flexible from 6.
 Negative timestamps are questions: -1 latest, -2 earliest, -3 max timestamp (7+), -4 earliest local (8+), -5 last
 tiered (9+), -6 earliest pending upload (11+).
 """

@@ -1,7 +1,4 @@
-"""ListPartitionReassignments: moves in progress.
-
-Key 46. Version 0, flexible from 0.
-"""
+"""ListPartitionReassignments: moves in progress."""
 
 from __future__ import annotations
 

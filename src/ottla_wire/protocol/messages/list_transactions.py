@@ -1,7 +1,4 @@
-"""ListTransactions: transactions that this broker coordinates.
-
-Key 66. Versions 0-2, flexible from 0.
-"""
+"""ListTransactions: transactions that this broker coordinates."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
-Key 3. Versions 0-13, flexible from 9.
 Topics null asks for all; in version 0 an empty list does. 10+ returns topic ids, 12+ may ask by id, 13 has a
 top-level error.
 """

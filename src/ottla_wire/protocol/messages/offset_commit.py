@@ -1,7 +1,6 @@
 """OffsetCommit: store a group's offsets.
 
-Key 8. Versions 2-10, flexible from 8.
-10 names topics by id (KIP-848).
+Version 10 names topics by id (KIP-848).
 """
 
 from __future__ import annotations

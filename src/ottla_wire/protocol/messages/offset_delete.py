@@ -1,6 +1,5 @@
 """OffsetDelete: forget a group's committed offsets for partitions that nobody consumes.
 
-Key 47. Version 0, never flexible.
 Never became flexible.
 """
 

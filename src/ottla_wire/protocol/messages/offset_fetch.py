@@ -1,6 +1,5 @@
 """OffsetFetch: a group's committed offsets.
 
-Key 9. Versions 1-10, flexible from 6.
 Topics null asks for all (2+). 8+ asks for several groups at once; 9 adds the member epoch, 10 topic ids (KIP-848).
 """
 

@@ -1,6 +1,5 @@
 """OffsetForLeaderEpoch: where a leader epoch ends.
 
-Key 23. Versions 2-4, flexible from 4.
 librdkafka speaks version 2 only and gives up its truncation check if a broker does not list it.
 """
 

@@ -1,6 +1,5 @@
 """Produce: append record batches to partitions.
 
-Key 0. Versions 3-13, flexible from 9.
 Versions 0-2 carried old message formats and are gone since Kafka 4.0. 13 names topics by id (KIP-516); 12 is what
 clients send that may add partitions to a transaction implicitly (KIP-890). With acks=0 there is no response.
 """

@@ -1,7 +1,4 @@
-"""PushTelemetry: a client's metrics (KIP-714).
-
-Key 72. Version 0, flexible from 0.
-"""
+"""PushTelemetry: a client's metrics (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """ReadShareGroupState: a share partition's state (KIP-932).
 
-Key 84. Version 0, flexible from 0.
 Between leader and share coordinator.
 """
 

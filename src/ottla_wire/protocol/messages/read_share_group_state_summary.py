@@ -1,6 +1,5 @@
 """ReadShareGroupStateSummary: a share partition's start offset (KIP-932).
 
-Key 87. Versions 0-1, flexible from 0.
 Between group and share coordinator.
 """
 

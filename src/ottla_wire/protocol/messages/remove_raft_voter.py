@@ -1,7 +1,4 @@
-"""RemoveRaftVoter: remove a voter from the metadata quorum (KIP-853).
-
-Key 81. Version 0, flexible from 0.
-"""
+"""RemoveRaftVoter: remove a voter from the metadata quorum (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""RenewDelegationToken: prolong a token.
-
-Key 39. Versions 1-2, flexible from 2.
-"""
+"""RenewDelegationToken: prolong a token."""
 
 from __future__ import annotations
 

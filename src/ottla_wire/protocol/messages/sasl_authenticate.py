@@ -1,7 +1,4 @@
-"""SaslAuthenticate: one step of the mechanism's exchange.
-
-Key 36. Versions 0-2, flexible from 2.
-"""
+"""SaslAuthenticate: one step of the mechanism's exchange."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """SaslHandshake: choose a mechanism.
 
-Key 17. Versions 0-1, never flexible.
 Version 0 is followed by raw tokens instead of SaslAuthenticate. Never became flexible.
 """
 

@@ -1,6 +1,5 @@
 """ShareAcknowledge: acknowledge records of a share group (KIP-932).
 
-Key 79. Versions 1-2, flexible from 1.
 Version 0 was early access and is gone.
 """
 

@@ -1,6 +1,5 @@
 """ShareFetch: acquire records of a share group, and acknowledge earlier ones (KIP-932).
 
-Key 78. Versions 1-2, flexible from 1.
 Version 0 was early access and is gone. 2 adds the acquire mode and lock renewal.
 """
 

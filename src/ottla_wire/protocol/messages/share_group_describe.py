@@ -1,6 +1,5 @@
 """ShareGroupDescribe: state and members of share groups (KIP-932).
 
-Key 77. Version 1, flexible from 1.
 Version 0 was early access and is gone.
 """
 

@@ -1,6 +1,5 @@
 """ShareGroupHeartbeat: membership of a share group (KIP-932).
 
-Key 76. Version 1, flexible from 1.
 Version 0 was early access and is gone.
 """
 

@@ -1,7 +1,4 @@
-"""StreamsGroupDescribe: state, topology and members of Kafka Streams groups (KIP-1071).
-
-Key 89. Version 0, flexible from 0.
-"""
+"""StreamsGroupDescribe: state, topology and members of Kafka Streams groups (KIP-1071)."""
 
 from __future__ import annotations
 

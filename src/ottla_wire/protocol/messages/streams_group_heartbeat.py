@@ -1,7 +1,4 @@
-"""StreamsGroupHeartbeat: membership, topology and tasks of a Kafka Streams group (KIP-1071).
-
-Key 88. Version 0, flexible from 0.
-"""
+"""StreamsGroupHeartbeat: membership, topology and tasks of a Kafka Streams group (KIP-1071)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """SyncGroup: hand out, or wait for, a classic group's assignment.
 
-Key 14. Versions 0-5, flexible from 4.
-3 adds static members, 5 the protocol.
+Version 3 adds static members, 5 the protocol.
 """
 
 from __future__ import annotations

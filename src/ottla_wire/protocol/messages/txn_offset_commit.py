@@ -1,6 +1,5 @@
 """TxnOffsetCommit: commit offsets inside a transaction.
 
-Key 28. Versions 0-6, flexible from 3.
 3+ carries the member, so that a zombie is fenced (KIP-447), 6+ names topics by id.
 """
 

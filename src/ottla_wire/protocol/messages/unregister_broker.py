@@ -1,7 +1,4 @@
-"""UnregisterBroker: remove a dead broker from the cluster.
-
-Key 64. Version 0, flexible from 0.
-"""
+"""UnregisterBroker: remove a dead broker from the cluster."""
 
 from __future__ import annotations
 

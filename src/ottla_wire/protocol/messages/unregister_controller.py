@@ -1,7 +1,4 @@
-"""UnregisterController: remove a controller from the cluster's registrations.
-
-Key 94. Version 0, flexible from 0.
-"""
+"""UnregisterController: remove a controller from the cluster's registrations."""
 
 from __future__ import annotations
 

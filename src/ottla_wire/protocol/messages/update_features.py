@@ -1,7 +1,4 @@
-"""UpdateFeatures: raise or lower finalized feature levels.
-
-Key 57. Versions 0-2, flexible from 0.
-"""
+"""UpdateFeatures: raise or lower finalized feature levels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""UpdateRaftVoter: a voter reports new endpoints (KIP-853).
-
-Key 82. Version 0, flexible from 0.
-"""
+"""UpdateRaftVoter: a voter reports new endpoints (KIP-853)."""
 
 from __future__ import annotations
 

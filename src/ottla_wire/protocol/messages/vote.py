@@ -1,6 +1,5 @@
 """Vote: a candidate of the metadata quorum asks for a vote.
 
-Key 52. Versions 0-2, flexible from 0.
 Between controllers. 2 adds pre-votes (KIP-996).
 """
 

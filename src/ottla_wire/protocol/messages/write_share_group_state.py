@@ -1,6 +1,5 @@
 """WriteShareGroupState: update a share partition's state (KIP-932).
 
-Key 85. Versions 0-1, flexible from 0.
 Between leader and share coordinator.
 """
 

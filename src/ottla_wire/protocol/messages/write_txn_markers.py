@@ -1,6 +1,5 @@
 """WriteTxnMarkers: a transaction coordinator tells leaders how a transaction ended.
 
-Key 27. Versions 1-2, flexible from 1.
 Between brokers only.
 """
 
