@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -16,10 +15,6 @@ from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.server.share.offset_needs import OffsetNeeds
-
-
-def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return {"error_code": int(error.code), "error_message": error.message or None, "responses": []}
 
 
 def handle(ctx: RequestContext[OffsetNeeds], request: Message) -> Response:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.requests.context import Body, RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from broker_embedded.server.share.state_answers import answer, failed
 from broker_embedded.share.state_requests import Delete
 from ottla_wire.protocol.message import Message
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasShares
 
 
-def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return failed(request, error)
+on_error = failed
 
 
 def handle(ctx: RequestContext[HasShares], request: Message) -> Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.quorum import QuorumReplica, QuorumView
 from broker_embedded.server.handling.endpoints import endpoints_of
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
 
 LISTENER = "PLAINTEXT"
-
-
-def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return {"error_code": int(error.code), "error_message": error.message, "topics": [], "nodes": []}
 
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:

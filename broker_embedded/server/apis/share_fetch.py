@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from broker_embedded.server.share.needs import ShareNeeds
 
 
-def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return {"error_code": int(error.code), "error_message": error.message or None, "responses": []}
-
-
 def handle(ctx: RequestContext[ShareNeeds], request: Message) -> Response:
     key = session_key(ctx, request)
     is_renewal = ctx.api_version >= 2 and request.is_renew_ack

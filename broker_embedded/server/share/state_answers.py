@@ -21,7 +21,7 @@ MakeRequest = Callable[[Message], StateRequest]
 Fields = Callable[[Any], dict[str, Any]]
 
 
-def failed(request: Message, error: BrokerError) -> Body:
+def failed(request: Message, version: int, error: BrokerError) -> Body:
     """Return the answer that refuses every share partition."""
     return _results(request, lambda key, _: _refused(key.partition, error))
 
