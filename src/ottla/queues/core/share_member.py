@@ -182,22 +182,22 @@ class ShareMember(LeaseAccount):
         """Take in that the worker is free again, and the record is to be handled once more at `due_ms`."""
         self._freed(lease)
         if lease.state is LeaseState.RUNNING:
-            if self._is_closing:
-                self._settle(lease, Acknowledgement.RELEASE)
-            else:
-                lease.becomes(LeaseState.WAITING)
-                self.work.wait(lease, due_ms)
+            self._wait(lease, due_ms)
         return self._next(now_ms)
 
     def waits_again(self, lease: Lease, due_ms: int, now_ms: int) -> list[Effect]:
         """Hand out a lease that was kept once more at `due_ms`."""
         if lease.state is LeaseState.HELD:
-            if self._is_closing:
-                self._settle(lease, Acknowledgement.RELEASE)
-            else:
-                lease.becomes(LeaseState.WAITING)
-                self.work.wait(lease, due_ms)
+            self._wait(lease, due_ms)
         return self._next(now_ms)
+
+    def _wait(self, lease: Lease, due_ms: int) -> None:
+        """Hand a lease out at `due_ms`; a member that closes releases it."""
+        if self._is_closing:
+            self._settle(lease, Acknowledgement.RELEASE)
+        else:
+            lease.becomes(LeaseState.WAITING)
+            self.work.wait(lease, due_ms)
 
     def hold(self, lease: Lease) -> None:
         """Keep a lease that was taken from its worker."""
