@@ -23,7 +23,7 @@ import click
 
 import ottla
 from ottla.cli.services.orders import GO, STOP, end_order
-from ottla.cli.shared.signals import noted_signals, sigint_blocked
+from ottla.cli.shared.signals import handled_signals, sigint_blocked
 from ottla.errors import ConfigError
 from ottla.processes.file_changes import FileChanges, TooManyFiles
 from ottla.processes.supervision import ENDED_BY_STOP
@@ -54,7 +54,7 @@ class Reloader:
 
     def run(self) -> int:
         """Watch until SIGTERM or SIGINT. Returns the exit code of the service that was ended last."""
-        with noted_signals(self._signals):
+        with handled_signals(self._signals.append):
             self._start()
             while not self._signals:
                 changed = self._changes.next_burst()

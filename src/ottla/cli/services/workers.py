@@ -19,7 +19,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli.services.orders import STOP, end_order
-from ottla.cli.shared.signals import noted_signals, sigint_blocked
+from ottla.cli.shared.signals import handled_signals, sigint_blocked
 from ottla.config.worker_names import WORKER_VARIABLE
 from ottla.processes.supervision import Effect, End, How, LogWorker, Start, Supervision, WorkerReport
 from ottla.processes.worker_link import LINK_VARIABLE, Message, WorkerLink
@@ -106,7 +106,7 @@ class Workers:
     def run(self) -> int:
         """Run until SIGTERM or SIGINT, or until a worker is given up. Returns the exit code."""
         noticed = 0
-        with noted_signals(self._signals):
+        with handled_signals(self._signals.append):
             while not self._supervision.is_over:
                 self._take_messages()
                 while noticed < len(self._signals):

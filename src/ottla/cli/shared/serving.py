@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from ottla.cli.shared.signals import handled_signals
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,16 +91,6 @@ def _listening(listen: Callable[[], S], host: str, port: int) -> S:
     return server
 
 
-@contextmanager
-def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+def stopped_by_signals(stop: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `stop` at SIGTERM and Ctrl-C inside the block."""
-
-    def on_signal(*_: Any) -> None:
-        stop()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled_signals(lambda _: stop())

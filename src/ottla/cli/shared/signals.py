@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -41,13 +41,13 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def noted_signals(signals: list[int]) -> Iterator[None]:
-    """Append each SIGTERM and SIGINT to `signals` inside the block, and do nothing else."""
+def handled_signals(handle: Callable[[int], object]) -> Iterator[None]:
+    """Call `handle` with the number of each SIGTERM and SIGINT inside the block, and do nothing else."""
 
-    def note(number: int, _frame: Any) -> None:
-        signals.append(number)
+    def on_signal(number: int, _frame: Any) -> None:
+        handle(number)
 
-    before = [(number, signal.signal(number, note)) for number in (signal.SIGTERM, signal.SIGINT)]
+    before = [(number, signal.signal(number, on_signal)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         yield
     finally:
