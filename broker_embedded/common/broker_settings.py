@@ -347,7 +347,7 @@ class BrokerConfig:
         False, "create dead letter topics of share groups (KIP-1191), if their names have the prefix", update=_CLUSTER
     )
     errors_deadletterqueue_topic_name_prefix: str = string(
-        "dlq.", "with what the name of a dead letter topic begins that is created automatically", update=_CLUSTER
+        "dlq.", "with what the names of dead letter topics of share groups begin; empty for any name", update=_CLUSTER
     )
     share_coordinator_state_topic_num_partitions: int = integer(
         4, "partitions of __share_group_state. Kafka's default is 50", check=at_least(1)

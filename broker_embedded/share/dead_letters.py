@@ -141,6 +141,12 @@ class _Writing:
         if not topic:
             self._on_done()  # the setting was taken away meanwhile
             return None
+        prefix = self._owner.parts.config().errors_deadletterqueue_topic_name_prefix
+        if not topic.startswith(prefix):
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"its name does not begin with {prefix}, which is errors.deadletterqueue.topic.name.prefix",
+            )
         image = self._owner.parts.metadata.image
         found = image.topic(topic)
         if found is None:
@@ -165,7 +171,7 @@ class _Writing:
     def _create(self, topic: str) -> bool:
         config = self._owner.parts.config()
         is_wanted = config.errors_deadletterqueue_auto_create_topics_enable
-        if self._is_created or not is_wanted or not topic.startswith(config.errors_deadletterqueue_topic_name_prefix):
+        if self._is_created or not is_wanted:
             return False
         self._is_created = True
         self._owner.create_topic(topic, {"errors.deadletterqueue.group.enable": "true"}, self.go_on)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from share_member import ACCEPT, REJECT, RELEASE, ShareMember
@@ -173,15 +174,15 @@ def state_of(cluster: EmbeddedCluster, topic: str) -> str:
 def test_a_dead_letter_has_the_text_headers_of_kafka(
     cluster: EmbeddedCluster, client: WireClient, topic: str, member: ShareMember
 ) -> None:
-    cluster.create_topic("given-up", config=ENABLED)
-    set_group(client, topic, errors_deadletterqueue_topic_name="given-up")
+    cluster.create_topic("dlq.given-up", config=ENABLED)
+    set_group(client, topic, errors_deadletterqueue_topic_name="dlq.given-up")
     assert member.acquire(topic) == [(0, 3, 1)]
     assert member.acknowledge(topic, 0, 0, REJECT) is ErrorCode.NONE
     assert member.acknowledge(topic, 1, 1, RELEASE) is ErrorCode.NONE
     assert member.acknowledge(topic, 2, 3, ACCEPT) is ErrorCode.NONE
     assert member.acquire(topic) == [(1, 1, 2)]
     assert member.acknowledge(topic, 1, 1, RELEASE) is ErrorCode.NONE
-    rejected, spent = dead_letters(client, "given-up", 2)
+    rejected, spent = dead_letters(client, "dlq.given-up", 2)
     assert [(name, bytes(value or b"")) for name, value in rejected.headers] == [
         ("__dlq.errors.topic", topic.encode()),
         ("__dlq.errors.partition", b"0"),
@@ -201,7 +202,7 @@ def test_a_dead_letter_has_the_text_headers_of_kafka(
 def test_a_copy_has_key_and_value_and_the_own_headers_if_that_is_wanted(
     cluster: EmbeddedCluster, client: WireClient, topic: str, member: ShareMember, keeps_headers: str
 ) -> None:
-    dead = f"copies-{keeps_headers}"
+    dead = f"dlq.copies-{keeps_headers}"
     cluster.create_topic(dead, config=ENABLED)
     set_group(
         client,
@@ -220,17 +221,17 @@ def test_a_copy_has_key_and_value_and_the_own_headers_if_that_is_wanted(
 def test_a_copy_that_is_too_large_is_left_out(
     cluster: EmbeddedCluster, client: WireClient, topic: str, member: ShareMember
 ) -> None:
-    cluster.create_topic("small", config={**ENABLED, "max.message.bytes": "600"})
+    cluster.create_topic("dlq.small", config={**ENABLED, "max.message.bytes": "600"})
     large = [RecordData(0, 1, b"large", b"x" * 400)]
     assert client.produce(topic, encode_batch(large)).error_code == ErrorCode.NONE
     set_group(
-        client, topic, errors_deadletterqueue_topic_name="small", errors_deadletterqueue_copy_record_enable="true"
+        client, topic, errors_deadletterqueue_topic_name="dlq.small", errors_deadletterqueue_copy_record_enable="true"
     )
     held = member.acquire(topic)
     while held[-1][1] < 4:
         held += member.acquire(topic)
     assert member.acknowledge(topic, 0, 4, REJECT) is ErrorCode.NONE
-    found = dead_letters(client, "small", 5)
+    found = dead_letters(client, "dlq.small", 5)
     assert [each.value for each in found] == [b"v0", b"v1", b"v2", b"v3", None]
 
 
@@ -244,7 +245,25 @@ def test_a_topic_with_the_prefix_is_created(
     assert len(dead_letters(client, "dlq.created", 4)) == 4
 
 
-@pytest.mark.parametrize("dead", ["missing", "closed"])
+@contextmanager
+def no_topics_created(client: WireClient) -> Iterator[None]:
+    """Have the brokers create no dead letter topics meanwhile."""
+
+    def set_to(value: bool) -> None:
+        name = "errors.deadletterqueue.auto.create.topics.enable"
+        change = {"name": name, "config_operation": 0, "value": str(value).lower()}
+        resource = {"resource_type": 4, "resource_name": "", "configs": [change]}
+        body = {"resources": [resource], "validate_only": False}
+        assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == ErrorCode.NONE
+
+    set_to(False)
+    try:
+        yield
+    finally:
+        set_to(True)
+
+
+@pytest.mark.parametrize("dead", ["without-the-prefix", "dlq.closed", "dlq.missing"])
 def test_without_a_topic_that_takes_them_records_are_archived_and_that_is_logged(
     cluster: EmbeddedCluster,
     client: WireClient,
@@ -253,11 +272,11 @@ def test_without_a_topic_that_takes_them_records_are_archived_and_that_is_logged
     dead: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    if dead == "closed":
-        cluster.create_topic("closed")
+    if dead != "dlq.missing":
+        cluster.create_topic(dead, config={} if dead == "dlq.closed" else ENABLED)
     set_group(client, topic, errors_deadletterqueue_topic_name=dead)
     member.acquire(topic)
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.ERROR), no_topics_created(client):
         assert member.acknowledge(topic, 0, 3, REJECT) is ErrorCode.NONE
         wait_until(lambda: "Record 0 is settled" in state_of(cluster, topic), 30, what="the end of the records")
     assert f"no dead letters of {topic}-0, offsets 0 to 3, in {dead}" in caplog.text
@@ -266,11 +285,11 @@ def test_without_a_topic_that_takes_them_records_are_archived_and_that_is_logged
 def test_dead_letters_are_written_when_their_topic_has_enough_replicas_again(
     cluster: EmbeddedCluster, client: WireClient, topic: str, member: ShareMember
 ) -> None:
-    cluster.create_topic("later", config=ENABLED)
-    set_group(client, topic, errors_deadletterqueue_topic_name="later")
-    fault = cluster.faults.add(api="PRODUCE", topic="later", error="NOT_ENOUGH_REPLICAS", count=3)
+    cluster.create_topic("dlq.later", config=ENABLED)
+    set_group(client, topic, errors_deadletterqueue_topic_name="dlq.later")
+    fault = cluster.faults.add(api="PRODUCE", topic="dlq.later", error="NOT_ENOUGH_REPLICAS", count=3)
     member.acquire(topic)
     assert member.acknowledge(topic, 0, 3, REJECT) is ErrorCode.NONE
-    assert len(dead_letters(client, "later", 4)) == 4
+    assert len(dead_letters(client, "dlq.later", 4)) == 4
     assert fault.hits == 3
     wait_until(lambda: "Record 0 is settled" in state_of(cluster, topic), 30, what="the end of the records")
