@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -11,10 +10,9 @@ from typing import Any
 
 import pytest
 from apache_kafka import wanted
-from share_member import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareMember, ranges
+from share_member import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareMember, produce, ranges, set_group
 
 from ottla_wire.protocol import ApiKey, ErrorCode
-from ottla_wire.records.record import RecordData, encode_batch
 
 pytestmark = pytest.mark.skipif(
     (wanted() or "9") < "4.4", reason="share groups are those of Kafka 4.4: this version has not all of it"
@@ -54,19 +52,6 @@ def new_member(bootstrap_servers: str, group_id: str, topic: str) -> Iterator[Ne
             return member
 
         yield make
-
-
-def set_group(kafka: Any, group_id: str, name: str, value: str) -> None:
-    resource = {"resource_type": 32, "resource_name": group_id}
-    body = {"resources": [{**resource, "configs": [{"name": name, "config_operation": 0, "value": value}]}]}
-    response = kafka.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {**body, "validate_only": False}).responses[0]
-    assert response.error_code == ErrorCode.NONE, response.error_message
-
-
-def produce(kafka: Any, topic: str, records: int) -> None:
-    now_ms = int(time.time() * 1000)  # what is old is deleted soon
-    data = [RecordData(offset=each, timestamp_ms=now_ms, key=None, value=b"v", headers=[]) for each in range(records)]
-    assert kafka.produce(topic, encode_batch(data)).error_code == ErrorCode.NONE
 
 
 def all_of(member: ShareMember, topic: str, **changes: Any) -> list[int]:

@@ -12,6 +12,7 @@ from wire_client import WireClient
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 from ottla_wire.records.batch import iter_batches
+from ottla_wire.records.record import RecordData, encode_batch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 NOT_YET = (
@@ -178,3 +179,16 @@ def check_each_batch_comes_once(records: bytes) -> None:
 
 def ranges(answer: Any) -> Ranges:
     return [(each.first_offset, each.last_offset, each.delivery_count) for each in answer.acquired_records]
+
+
+def set_group(kafka: WireClient, group_id: str, name: str, value: str) -> None:
+    resource = {"resource_type": 32, "resource_name": group_id}
+    body = {"resources": [{**resource, "configs": [{"name": name, "config_operation": 0, "value": value}]}]}
+    response = kafka.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {**body, "validate_only": False}).responses[0]
+    assert response.error_code == ErrorCode.NONE, response.error_message
+
+
+def produce(kafka: WireClient, topic: str, records: int) -> None:
+    now_ms = int(time.time() * 1000)  # what is old is deleted soon
+    data = [RecordData(offset=each, timestamp_ms=now_ms, key=None, value=b"v", headers=[]) for each in range(records)]
+    assert kafka.produce(topic, encode_batch(data)).error_code == ErrorCode.NONE
