@@ -42,12 +42,6 @@ _FENCED: Final = (
     errors.RebalanceInProgressError,
     errors.IllegalStateError,
 )
-_NOT_ALLOWED: Final = (
-    errors.TopicAuthorizationFailedError,
-    errors.GroupAuthorizationFailedError,
-    errors.ClusterAuthorizationFailedError,
-    errors.TransactionalIdAuthorizationFailed,
-)
 NOT_ACCEPTED: Final = (
     errors.AuthenticationFailedError,
     errors.AuthenticationMethodNotSupported,
@@ -64,8 +58,8 @@ _MISCONFIGURED: Final = (
 
 
 def code_of(error: BaseException) -> str:
-    """Return Kafka's name of a refusal; empty for anything else."""
-    what = _CODES.get(getattr(error, "errno", 0))
+    """Return Kafka's name of a refused authorization; empty for anything else: an OSError may have the same number."""
+    what = _CODES.get(error.errno) if isinstance(error, errors.BrokerResponseError) else None
     return "" if what is None else f"{what}_AUTHORIZATION_FAILED"
 
 
@@ -94,11 +88,11 @@ def error_of(
             f"no committed offset, or one that is no longer in the log: {error}. "
             "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
         )
-    if isinstance(error, _NOT_ALLOWED):
-        who = asking or Principal(topics=topics)
-        return who.refused(code_of(error), f"{type(error).__name__}: {error}", servers=servers)
+    who = asking or Principal(topics=topics)
+    code = code_of(error)
+    if code:
+        return who.refused(code, f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, NOT_ACCEPTED):
-        who = asking or Principal(topics=topics)
         return who.not_accepted(f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, _MISCONFIGURED):
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error}")

@@ -22,12 +22,6 @@ _UNREACHABLE: Final = (
     asyncio.TimeoutError,
 )
 TOO_LARGE: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
-_REFUSED: Final = (
-    errors.TopicAuthorizationFailedError,
-    errors.GroupAuthorizationFailedError,
-    errors.ClusterAuthorizationFailedError,
-    errors.TransactionalIdAuthorizationFailed,
-)
 _TOO_FEW_REPLICAS: Final = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
 _REFUSED_RECORDS: Final = (
     errors.InvalidTopicError,
@@ -68,8 +62,9 @@ class ErrorTranslator(Explain):
             return self.unavailable(f"{what}: {error!r}")
         if isinstance(error, NOT_ACCEPTED):
             return self.not_accepted(f"{what}: {error}")
-        if isinstance(error, _REFUSED):
-            return self.refused(what, error, code=code_of(error), topic=topic)
+        code = code_of(error)
+        if code:
+            return self.refused(what, error, code=code, topic=topic)
         if isinstance(error, errors.OutOfOrderSequenceNumber | errors.UnknownProducerId):
             return RetriableError(f"{what}: lost with an earlier batch of its partition ({error})")
         if isinstance(error, errors.IllegalOperation | errors.InvalidTxnState):
