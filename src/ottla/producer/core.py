@@ -55,8 +55,6 @@ _numbers: Final = itertools.count(1)
 
 _ANSWER_S: Final = 10.0
 
-_SEND_OPTIONS: Final = SendOptions.__required_keys__ | SendOptions.__optional_keys__
-
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -199,8 +197,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     ) -> tuple[str, Headers, int | None, int | None, DelayedSend | None]:
         """Return (topic, headers, partition, timestamp, when to deliver the record if not now) by the options of a
         `send`. Raises TypeError for one that there is not."""
-        for name in options.keys() - _SEND_OPTIONS:
-            raise TypeError(f"{type(self).__name__}.send() got an unexpected keyword argument {name!r}")
+        self._check_names("send", options, SendOptions)
         if options.get("priority") is None:
             topic = topic_name(topic)
         partition, timestamp_ms = placed(topic, options.get("partition"), options.get("timestamp_ms"))
@@ -212,6 +209,11 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         if message_id is not None or self._message_ids is not None:
             headers = with_message_id(topic, headers, message_id, self._message_ids)
         return topic, headers, partition, timestamp_ms, later
+
+    def _check_names(self, method: str, options: Mapping[str, Any], known: Any) -> None:
+        """Raise TypeError for an option that the method does not have."""
+        for name in options.keys() - known.__optional_keys__:
+            raise TypeError(f"{type(self).__name__}.{method}() got an unexpected keyword argument {name!r}")
 
     def _apply_shared_options(
         self, topic: str, headers: Headers, options: Mapping[str, Any]
@@ -235,6 +237,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         """Return (topic, delivery time of delayed records, replacement headers) by the options of a `send_many`."""
         if not options:
             return topic_name(topic), None, []
+        self._check_names("send_many", options, BulkOptions)
         topic, headers, later = self._apply_shared_options(topic, (), options)
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
 

@@ -218,16 +218,26 @@ async def test_a_third_argument_has_to_be_named_on_asyncio(kafka: Kafka, kafka_t
 
 
 def test_an_option_that_there_is_not_is_refused_by_name(kafka: Kafka, kafka_topic: str) -> None:
+    wrong: Any = {"expire_after": 1}
     with Producer(kafka.bootstrap_servers) as producer:
         with pytest.raises(TypeError, match=r"Producer\.send\(\) got an unexpected keyword argument 'expire_after'"):
-            producer.send(kafka_topic, b"v", expire_after=1)  # type: ignore[call-overload]
+            producer.send(kafka_topic, b"v", **wrong)
+        with pytest.raises(
+            TypeError, match=r"Producer\.send_many\(\) got an unexpected keyword argument 'expire_after'"
+        ):
+            producer.send_many(kafka_topic, [(b"v",)], **wrong)
         assert len(producer) == 0
 
 
 async def test_an_option_that_there_is_not_is_refused_by_name_on_asyncio(kafka: Kafka, kafka_topic: str) -> None:
+    wrong: Any = {"expire_after": 1}
     async with AsyncProducer(kafka.bootstrap_servers) as producer:
         with pytest.raises(TypeError, match=r"Producer\.send\(\) got an unexpected keyword argument 'expire_after'"):
-            producer.send(kafka_topic, b"v", expire_after=1)  # type: ignore[call-overload]
+            producer.send(kafka_topic, b"v", **wrong)
+        with pytest.raises(
+            TypeError, match=r"Producer\.send_many\(\) got an unexpected keyword argument 'expire_after'"
+        ):
+            await producer.send_many(kafka_topic, [(b"v",)], **wrong)
         assert len(producer) == 0
 
 
