@@ -213,7 +213,7 @@ class GroupMember(MemberCore):
         fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
         stopping = asyncio.create_task(self._is_stopping.wait())
         finding = asyncio.create_task(
-            find_again(self._client, self._topics, gone=self._topic_gone, found=self._topic_found)
+            find_again(self._client, self._topics, gone=self._missing.gone, found=self._missing.found)
         )
         try:
             await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -376,7 +376,7 @@ class GroupMember(MemberCore):
             if committed is not None and held:
                 for name in self._begin.at_start(committed, {}):
                     self._client.seek(ClientPartition(*name), committed[name][0])
-                starts = known_starts(await run_async(self._beginning(partitions, committed)))
+                starts = known_starts(await run_async(self._begin.find(partitions, committed)))
                 for name, start in starts.items():
                     self._client.seek(ClientPartition(*name), start)
         finally:

@@ -27,10 +27,9 @@ How it works:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -40,7 +39,7 @@ from ottla.app.member.handler_workers import WorkerBase
 from ottla.app.member.member_base import MemberBase, MemberOptions
 from ottla.app.member.member_transactions import MemberTransactions
 from ottla.app.member.missing_topics import MissingTopics
-from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
+from ottla.app.member.start_offsets import StartOffsets
 from ottla.app.member.stored_offsets import StoredOffsets
 from ottla.app.once.exactly_once_invoker import TransactionalSink, passes
 from ottla.config import TopicWait
@@ -71,7 +70,6 @@ from ottla.failures.dead_letter import Form
 from ottla.once.transaction_parts import TransactionPart
 from ottla.processes import forks
 from ottla.records import TopicPartition
-from ottla.stepping import Steps
 from ottla.telemetry import Throttling, log_event
 from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
 from ottla.wire_client.group.group_offsets import assignor_in_use
@@ -125,9 +123,19 @@ class MemberCore(MemberBase):
         self._guard: AbstractContextManager[Any] = nullcontext()
         """Held while the session is asked."""
         self._transactions: MemberTransactions | None = None
-        self._missing = MissingTopics()
         self._plans = list(options.plans)
-        self._begin = StartOffsets(reset=str(options.settings["auto.offset.reset"]))
+        self._begin = StartOffsets(
+            reset=str(options.settings["auto.offset.reset"]),
+            log_ends_of=self._log_ends_of,
+            committed_of=self._committed_of,
+            notice=self._perform_elsewhere,
+        )
+        self._missing = MissingTopics(
+            now_ms=self._clock.monotonic_ms,
+            assignment=self.assignment,
+            notice=self._perform_elsewhere,
+            on_gone=self._begin.gone,
+        )
         self._client: Any = None
         self._error_log = ClientErrorLog(options.group, self._clock)
         self.throttling = Throttling.of_group(
@@ -296,31 +304,6 @@ class MemberCore(MemberBase):
         with self._guard:
             return self._session.epoch_of(topic_partition) == epoch
 
-    def _topic_gone(self, topic: str) -> None:
-        """Report that the cluster does not have a topic that this member reads; it continues to read the others."""
-        if self._missing.gone(topic, self._clock.monotonic_ms()):
-            self._begin.gone(topic)
-            self._perform_elsewhere(Notice("topic_missing", "warning", {"topic": topic}))
-
-    def _suspect_topics(self, revoked: Iterable[TopicPartition]) -> None:
-        """Check after a revocation whether topics were deleted: a coordinator revokes those as well."""
-        still = {name.topic for name in self.assignment()}
-        topics = {name.topic for name in revoked} - still
-        if topics:
-            self._missing.suspect(topics, self._clock.monotonic_ms())
-
-    def _topics_to_ask(self) -> list[str]:
-        """Return the topics whose existence must be checked now."""
-        return self._missing.to_ask(self._clock.monotonic_ms(), self.assignment)
-
-    def _topic_found(self, topic: str) -> None:
-        """Report that the cluster has the topic."""
-        for_ms = self._missing.found(topic, self._clock.monotonic_ms())
-        if for_ms is not None:
-            self._perform_elsewhere(
-                Notice("topic_found", "info", {"topic": topic, "missing_s": round(for_ms / 1_000, 1)})
-            )
-
     @abstractmethod
     def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
         """Return the log bounds of partitions; partitions without a response are left out. On an event loop this is
@@ -330,28 +313,6 @@ class MemberCore(MemberBase):
     def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
         """Return the group's committed offsets, or None when they cannot be read. On an event loop the result must be
         awaited."""
-
-    def _beginning(
-        self, names: Sequence[TopicPartition], committed: Committed | None
-    ) -> Steps[dict[TopicPartition, int | None]]:
-        """Return the start offsets of partitions without a commit; None stands for the start of a log without a leader.
-        Other partitions start by the client's reset policy."""
-        if committed is None or not self._begin.decides:
-            return {}
-        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
-        if not at_start and not at_end:
-            return {}
-        ends = yield partial(self._log_ends_of, [*at_start, *at_end])
-        begun = {name: ends[name] for name in at_end if name in ends}
-        if any(low < end for low, end in begun.values()):
-            self._log_passed_over(begun, (yield partial(self._committed_of, self._begin.siblings(begun))))
-        begins: dict[TopicPartition, int | None] = {name: end for name, (_, end) in begun.items()}
-        return begins | {name: ends[name][0] if name in ends else None for name in at_start}
-
-    def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
-        """Log partitions that begin at their end although the group had no member for them before."""
-        for fields in passed_over(begun, known or {}):
-            self._perform_elsewhere(Notice("started_at_log_end", "warning", fields))
 
     def _on_transaction_event(self, event: str, level: str, fields: Mapping[str, object]) -> None:
         log_event(event, level, {"group": self.group, **fields})
@@ -379,7 +340,7 @@ class MemberCore(MemberBase):
         with self._guard:
             now_ms = self._clock.monotonic_ms()
             health = self._session.health(now_ms)
-        missing = self._missing.problems(now_ms)
+        missing = self._missing.problems()
         if missing:
             health = replace(health, is_ready=False, problems=(*health.problems, *missing))
         return health if is_running else Health.of_loop(health, loop=loop, has_started=has_started, error=self.error)
@@ -470,7 +431,7 @@ class MemberCore(MemberBase):
 
     def _logs_seen(self, seen: events.LogsSeen, missing: Collection[str]) -> None:
         for topic in missing:
-            self._topic_gone(topic)
+            self._missing.gone(topic)
         self._step(seen)
 
     def _on_starts(self, found: events.StartsFound) -> None:

@@ -132,7 +132,7 @@ class ColumnGroupMember(ThreadedMember):
             failed=self._fetching_failed,
             note=lambda code, text: self._error_log.write("warning", code, text),
             partition_failed=self._partition_failed,
-            topic_gone=self._topic_gone,
+            topic_gone=self._missing.gone,
             timed_out=self._broker_metrics.timed_out,
             throttled=self._throttled,
         )
@@ -238,7 +238,7 @@ class ColumnGroupMember(ThreadedMember):
         self._name_member()
         while self._lookups:
             self._find_retry_positions(self._lookups.popleft())
-        missing = self._topics_to_ask()
+        missing = self._missing.to_ask()
         if missing:
             self._find_missing_topics(missing)
         if self._membership.leads and time.monotonic() >= self._topics_next_s:
@@ -253,9 +253,9 @@ class ColumnGroupMember(ThreadedMember):
             return
         for name in asked:
             if name in counts:
-                self._topic_found(name)
+                self._missing.found(name)
             elif self._cluster.refusals.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._topic_gone(name)
+                self._missing.gone(name)
         if counts:
             self._changes += self._membership.topics_seen(counts, self._now_ms())
             self._fetching.wake()
@@ -294,7 +294,7 @@ class ColumnGroupMember(ThreadedMember):
         committed = self._committed_of(names)
         if committed is None:
             return False
-        begins = run(self._beginning(names, committed))
+        begins = run(self._begin.find(names, committed))
         starts = known_starts(begins)
         with self._changed:
             for name in names:
@@ -347,7 +347,7 @@ class ColumnGroupMember(ThreadedMember):
         with self._lock:
             self._coordinator.forget(releasing.names)
         self._membership.revoke_done(self._now_ms())
-        self._suspect_topics(releasing.names)
+        self._missing.suspect(releasing.names)
         self._watch.partitions_left("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
 
     def _lost(self, partitions: Collection[TopicPartition]) -> None:
@@ -358,7 +358,7 @@ class ColumnGroupMember(ThreadedMember):
             self._fetching.plan.remove(names)
             self._coordinator.forget(names)
         self._step(events.Lost(names))
-        self._suspect_topics(names)
+        self._missing.suspect(names)
         self._workers.give_back_cancelled()
         self._watch.partitions_left("lost", len(names), began_ms=began_ms, now_ms=self._now_ms())
 

@@ -245,7 +245,7 @@ class GroupMember(ThreadedMember):
 
     def _find_missing_topics(self) -> None:
         answers: dict[str, bool] = {}
-        for name in self._topics_to_ask():
+        for name in self._missing.to_ask():
             is_there = has_topic(self._client, name)
             if is_there is None:
                 break  # no broker responds: the polls must not wait for each topic
@@ -256,9 +256,9 @@ class GroupMember(ThreadedMember):
             back &= all_topics(self._client)
         for name, is_there in answers.items():
             if not is_there:
-                self._topic_gone(name)
+                self._missing.gone(name)
             elif name in back or name not in self._missing:
-                self._topic_found(name)
+                self._missing.found(name)
 
     def _poll_once(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -409,7 +409,7 @@ class GroupMember(ThreadedMember):
             self._transactions.look(self._client, is_new=True)
         committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
         names = [TopicPartition(p.topic, p.partition) for p in partitions]
-        begins = run(self._beginning(names, committed))
+        begins = run(self._begin.find(names, committed))
         if begins:
             self._begin_at(names, begins)
         self._step(events.Assigned(names, committed, known_starts(begins)))
@@ -452,7 +452,7 @@ class GroupMember(ThreadedMember):
             later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
             self._changed.notify_all()
         self._perform_later(later)
-        self._suspect_topics(event.partitions)
+        self._missing.suspect(event.partitions)
         # librdkafka keeps a pause for the next time that this member gets the partition; the session starts
         # afresh then, and would never resume it.
         self._work.call(self._client.resume, partitions)
@@ -469,7 +469,7 @@ class GroupMember(ThreadedMember):
         if is_unknown_topic(error):
             gone = [topic] if topic in self._topics else topics_named(error, self._topics)
             for name in gone:
-                self._topic_gone(name)
+                self._missing.gone(name)
             if gone:
                 return
         ends = self._error_of(error)
