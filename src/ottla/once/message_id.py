@@ -70,11 +70,7 @@ def position_id(record: Record[Any]) -> str:
     """Return the id of a record without one. The timestamp distinguishes it from a record of an earlier topic of the
     same name.
     """
-    return position_text(record.topic, record.partition, record.offset, record.timestamp_ms)
-
-
-def position_text(topic: str, partition: int, offset: int, timestamp_ms: int) -> str:
-    return f"{topic}-{partition}@{offset}/{timestamp_ms}"
+    return f"{record.topic}-{record.partition}@{record.offset}/{record.timestamp_ms}"
 
 
 _NAMES: Final = frozenset({"ce_id", "ce_source", CONTENT_TYPE, "id"})

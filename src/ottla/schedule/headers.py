@@ -136,21 +136,6 @@ def _facts(topic: str, partition: int | None, due_ms: int | None, delay_ms: int 
     return b" ".join((b"message", topic.encode(), _field(partition), due, _field(ttl_ms)))
 
 
-def message_headers(
-    own: Iterable[Header],
-    *,
-    topic: str,
-    partition: int | None,
-    key: bytes | None,
-    due_ms: int | None,
-    delay_ms: int | None,
-    ttl_ms: int | None,
-) -> list[Header]:
-    """Return all headers of a waiting message."""
-    facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
-    return with_facts(own, facts, key)
-
-
 def with_facts(own: Iterable[Header], facts: Header | None, key: bytes | None) -> list[Header]:
     """Add the fact header to a message's own headers, unless the record's key says the same."""
     # Terse: it is called for each send.

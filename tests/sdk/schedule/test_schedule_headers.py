@@ -20,7 +20,6 @@ from ottla.schedule.headers import (
     delivered,
     done_record,
     message_facts,
-    message_headers,
     parse,
     ranges_of,
     rolled,
@@ -101,12 +100,14 @@ def test_what_is_done_is_written_as_ranges(offsets: set[int]) -> None:
 
 
 def test_a_message_says_all_of_itself_in_one_header() -> None:
-    assert message_headers(
-        [("own", b"1")], topic="t", partition=3, key=b"k", due_ms=None, delay_ms=60_000, ttl_ms=5
-    ) == [("own", b"1"), (FACTS, b"message t 3 +60000 5"), (PREFIX + "key", b"k")]
-    assert message_headers([], topic="t", partition=None, key=None, due_ms=NOW_MS, delay_ms=None, ttl_ms=None) == [
-        (FACTS, b"message t - %d -" % NOW_MS)
+    facts = message_facts(topic="t", partition=3, due_ms=None, delay_ms=60_000, ttl_ms=5)
+    assert with_facts([("own", b"1")], facts, b"k") == [
+        ("own", b"1"),
+        (FACTS, b"message t 3 +60000 5"),
+        (PREFIX + "key", b"k"),
     ]
+    facts = message_facts(topic="t", partition=None, due_ms=NOW_MS, delay_ms=None, ttl_ms=None)
+    assert with_facts([], facts, None) == [(FACTS, b"message t - %d -" % NOW_MS)]
 
 
 def test_a_message_without_an_id_says_it_in_its_key_and_one_with_an_id_in_a_header() -> None:

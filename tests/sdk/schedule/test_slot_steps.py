@@ -10,7 +10,7 @@ import pytest
 
 from ottla.records import Record
 from ottla.schedule import slot
-from ottla.schedule.headers import CANCEL_HEADERS, FACTS, message_headers
+from ottla.schedule.headers import CANCEL_HEADERS, FACTS, message_facts
 from ottla.schedule.slot import (
     KEEP_CANCELS_MS,
     MAX_TRIES,
@@ -54,10 +54,8 @@ class Desk:
         """So many records at the end cannot be read yet."""
 
     def message(self, value: bytes, *, in_ms: int = 0, id: bytes | None = None) -> None:
-        headers = message_headers(
-            [], topic="t", partition=None, key=None, due_ms=self.now_ms + in_ms, delay_ms=None, ttl_ms=None
-        )
-        self._add(id, value, headers)
+        facts = message_facts(topic="t", partition=None, due_ms=self.now_ms + in_ms, delay_ms=None, ttl_ms=None)
+        self._add(id, value, [facts])
 
     def cancel(self, id: bytes) -> None:
         self._add(id, None, list(CANCEL_HEADERS))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ottla.records import Header, Record
 from ottla.schedule import slot as slot_module
-from ottla.schedule.headers import CANCEL_HEADERS, ScheduledMessage, delivered, done_record, message_headers, rolled
+from ottla.schedule.headers import CANCEL_HEADERS, ScheduledMessage, delivered, done_record, message_facts, rolled
 from ottla.schedule.slot import (
     Cause,
     ClaimSlot,
@@ -90,17 +90,15 @@ class World:
         id = f"m{len(self.expected)}"
         at_ms = self.now_ms + skew_ms
         due_ms = self.now_ms + delay_ms
-        headers = message_headers(
-            [],
+        facts = message_facts(
             topic="target",
             partition=None,
-            key=None,
             due_ms=None if is_relative else due_ms,
             delay_ms=delay_ms if is_relative else None,
             ttl_ms=None,
         )
         shown_ms = at_ms + delay_ms if is_relative else due_ms
-        self.append(self.wheel.slot_for(shown_ms, at_ms), id.encode(), b"v", headers)
+        self.append(self.wheel.slot_for(shown_ms, at_ms), id.encode(), b"v", [facts])
         self.expected[id] = Expected(due_ms)
 
     def cancel(self, id: str) -> Generator[None, None, None]:
@@ -400,7 +398,7 @@ def test_a_cancel_stays_as_long_as_a_copy_behind_it() -> None:
     home = SMALL.slot_for(START_MS + 5 * MINUTE, START_MS)
 
     def headers(due_ms: int) -> list[Header]:
-        return message_headers([], topic="target", partition=None, key=None, due_ms=due_ms, delay_ms=None, ttl_ms=None)
+        return [message_facts(topic="target", partition=None, due_ms=due_ms, delay_ms=None, ttl_ms=None)]
 
     world.append(home + 1, b"gone", b"v", headers(START_MS + 6 * MINUTE))
     (moved,) = map(slot_module.parse, world.logs[home + 1].records)
