@@ -17,8 +17,8 @@ all is read with read_committed (`value VALUE`, `closed`).
 
 `share BOOTSTRAP TOPIC GROUP work` (where `has_share_groups`): a member of a share group with explicit acknowledgements.
 An offset that ends in 3 is released the first time, one that ends in 5 is rejected, the others are accepted (`settled
-PARTITION OFFSET COUNT OUTCOME`, once the broker has answered), until told (`closed`). `hold` instead of `work`: it
-keeps what it leased (`held PARTITION OFFSET`), until it is killed.
+PARTITION OFFSET COUNT OUTCOME`, once the broker has answered; `unknown` for `settled` after an error), until told
+(`closed`). `hold` instead of `work`: it keeps what it leased (`held PARTITION OFFSET`), until it is killed.
 
 `chain BOOTSTRAP FROM TO ID PROTOCOL` (franz-go's only): a member of a group that moves what is committed from one topic
 to the next in short transactions (`moved RECORDS`, `aborted RECORDS`, `failed REASON` of a record), until told

@@ -32,9 +32,10 @@ class Share {
                 }
                 for (ConsumerRecord<String, String> each : leased) consumer.acknowledge(each, outcome(each));
                 Set<Integer> failed = failures(consumer.commitSync());
-                for (ConsumerRecord<String, String> each : leased)
-                    if (!failed.contains(each.partition()))
-                        Client.say("settled", each.partition(), each.offset(), count(each), outcome(each).toString());
+                for (ConsumerRecord<String, String> each : leased) {
+                    String said = failed.contains(each.partition()) ? "unknown" : "settled";
+                    Client.say(said, each.partition(), each.offset(), count(each), outcome(each).toString());
+                }
             }
         }
         Client.say("closed");

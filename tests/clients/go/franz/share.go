@@ -55,9 +55,12 @@ func share(seeds kgo.Opt, topic, group, mode string) {
 		}
 		lock.Lock()
 		for _, record := range leased {
-			if _, name := outcome(record); !failed[record.Partition] {
-				talk.Say("settled", record.Partition, record.Offset, record.DeliveryCount(), name)
+			_, name := outcome(record)
+			said := "settled"
+			if failed[record.Partition] {
+				said = "unknown"
 			}
+			talk.Say(said, record.Partition, record.Offset, record.DeliveryCount(), name)
 		}
 		clear(failed)
 		lock.Unlock()
