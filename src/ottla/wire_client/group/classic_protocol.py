@@ -37,7 +37,6 @@ from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError, codec
 PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION: Final = 3
 _ASSIGNMENT: Final = 1
-_BACKOFF_MS: Final = 100
 
 
 class MembershipPhase(Enum):
@@ -117,6 +116,7 @@ class Membership:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         heartbeat_ms: int,
+        backoff_ms: int = 100,
         instance_id: str | None = None,
         rack: str = "",
     ) -> None:
@@ -134,6 +134,7 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_ms = heartbeat_ms
+        self._backoff_ms = backoff_ms
         self._rack = rack
         self._protocol = ""
         self._members: list[Subscriber] = []
@@ -207,7 +208,7 @@ class Membership:
         if self.phase is MembershipPhase.OVER:
             return []
         if code in MOVED:
-            self._next_ms = now_ms + _BACKOFF_MS
+            self._next_ms = now_ms + self._backoff_ms
             return [CoordinatorLost(code.name)]
         return self._answered(ask, code, answer, now_ms)
 
@@ -223,7 +224,7 @@ class Membership:
     def unanswered(self, now_ms: int) -> None:
         """Ask again a little later: the connection was lost, or could not be made."""
         self._is_awaited = False
-        self._next_ms = now_ms + _BACKOFF_MS
+        self._next_ms = now_ms + self._backoff_ms
 
     def tick(self, now_ms: int) -> list[Change]:
         """Let time pass. Without a response of the coordinator for a session, other members may have our partitions."""
@@ -327,7 +328,7 @@ class Membership:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             return self._expelled(now_ms)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._next_ms = now_ms + _BACKOFF_MS
+            self._next_ms = now_ms + self._backoff_ms
             return []
         if code is not ErrorCode.NONE:
             return self._refused("JoinGroup", code)
