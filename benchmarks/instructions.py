@@ -4,8 +4,8 @@
 
 Other programs of the machine hardly change the count, so it shows regressions that times hide. The count with many
 requests minus the count with few, divided by the difference in requests, leaves out the start of the process. Timers of
-the broker add instructions to a run that takes long, so the figure is the lower of two measurements. The kernel's
-instructions are not counted. Needs valgrind.
+the broker add instructions to a run that takes long, so each count is the lower of two. The kernel's instructions are
+not counted. Needs valgrind.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def main() -> None:
             results.problem(name, "ottla", "valgrind is not installed")
             print(f"{name}: not measured, valgrind is not installed")
             continue
-        each = min((instructions(MANY, load) - instructions(FEW, load)) / (MANY - FEW) for _ in range(ROUNDS))
+        few, many = (min(instructions(count, load) for _ in range(ROUNDS)) for count in (FEW, MANY))
+        each = (many - few) / (MANY - FEW)
         results.add(name, "ottla", [each], "instructions", goal=INSTRUCTIONS[name])
         print(f"{name}: {each:,.0f} instructions each")
     results.close()
