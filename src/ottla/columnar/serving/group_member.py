@@ -62,6 +62,7 @@ from ottla.wire_client.group.classic_protocol import (
     Failed,
     Fenced,
     Membership,
+    MembershipOptions,
     Revoke,
 )
 from ottla.wire_client.group.consumer_protocol import ConsumerProtocolMembership
@@ -555,28 +556,21 @@ class ColumnGroupMember(ThreadedMember):
     # Small parts
 
     def _new_membership(self, settings: Settings) -> Membership:
-        common: dict[str, Any] = {
+        is_of_broker = settings.get("group.protocol") == "consumer"
+        options: MembershipOptions = {
             "group": self.group,
             "topics": self._topics,
+            "session_timeout_ms": _BROKERS_SESSION_MS if is_of_broker else int(settings["session.timeout.ms"]),
             "rebalance_timeout_ms": int(settings["max.poll.interval.ms"]),
+            "heartbeat_ms": _BROKERS_HEARTBEAT_MS if is_of_broker else int(settings["heartbeat.interval.ms"]),
             "backoff_ms": self._wire.retry_backoff_ms,
             "instance_id": settings.get("group.instance.id") or None,
             "rack": self._wire.client_rack,
         }
-        if settings.get("group.protocol") == "consumer":
-            return ConsumerProtocolMembership(
-                member_id=str(uuid4()),
-                assignor=settings.get("group.remote.assignor") or None,
-                session_timeout_ms=_BROKERS_SESSION_MS,
-                heartbeat_ms=_BROKERS_HEARTBEAT_MS,
-                **common,
-            )
-        return Membership(
-            assignors=assignors_of(str(settings["partition.assignment.strategy"])),
-            session_timeout_ms=int(settings["session.timeout.ms"]),
-            heartbeat_ms=int(settings["heartbeat.interval.ms"]),
-            **common,
-        )
+        if is_of_broker:
+            assignor = settings.get("group.remote.assignor") or None
+            return ConsumerProtocolMembership(member_id=str(uuid4()), assignor=assignor, **options)
+        return Membership(assignors=assignors_of(str(settings["partition.assignment.strategy"])), **options)
 
     def _await_topics(self, should_give_up: Callable[[], bool]) -> None:
         wait = self.topics_awaited(self._topics, should_give_up)

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
 from ottla.errors import AuthenticationError, FencedError, OttlaError
 from ottla.topics import TopicPartition
@@ -99,6 +99,19 @@ class Failed:
 
 
 Change: TypeAlias = Revoke | Fenced | Assign | ElectedLeader | CoordinatorLost | Failed
+
+
+class MembershipOptions(TypedDict):
+    """The options of a member of either protocol. Times are milliseconds."""
+
+    group: str
+    topics: Sequence[str]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    heartbeat_ms: int
+    backoff_ms: NotRequired[int]
+    instance_id: NotRequired[str | None]
+    rack: NotRequired[str]
 
 
 class Membership:

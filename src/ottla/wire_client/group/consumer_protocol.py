@@ -8,7 +8,7 @@ partition only when its owner has released it, so what is given may be taken at 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ottla.topics import TopicPartition
 from ottla.wire_client.errors import group_protocol_refused
@@ -19,6 +19,7 @@ from ottla.wire_client.group.classic_protocol import (
     Failed,
     GroupRequest,
     Membership,
+    MembershipOptions,
     MembershipPhase,
 )
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -33,7 +34,7 @@ class ConsumerProtocolMembership(Membership):
 
     commit_version = 9
 
-    def __init__(self, *, member_id: str, assignor: str | None = None, **options: Any) -> None:
+    def __init__(self, *, member_id: str, assignor: str | None = None, **options: Unpack[MembershipOptions]) -> None:
         super().__init__(assignors=(), **options)
         self.member_id = member_id
         self.generation = _JOINS
