@@ -6,6 +6,7 @@ because only the shell knows the errors of its client.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -251,7 +252,7 @@ class TransactionCalls:
             self.steps.refused()
 
 
-class TransactionInProgress:
+class TransactionInProgress(ABC):
     """One transaction of a producer. Base of the shells' `Transaction`."""
 
     def __init__(self, calls: TransactionCalls, *, timeout_s: float) -> None:
@@ -261,6 +262,14 @@ class TransactionInProgress:
     def beginning(self) -> Steps[None]:
         """Open it."""
         return self._steps.begin(self._timeout_s)
+
+    @abstractmethod
+    def send_offsets(self, offsets: Any, consumer: Any) -> Any:
+        """Commit consumed offsets with the transaction. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def commit(self) -> Any:
+        """Commit, or ask for the outcome of a commit without an answer. On an event loop this is to be awaited."""
 
 
 def _not_settled(error: OttlaError) -> str:

@@ -106,7 +106,9 @@ class GroupMember(MemberCore):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = self._calls_of(ClientWork)
         self._workers: Workers = self._workers_of(Workers, options, execute, is_stopping=self._is_stopping)
-        self._transactions: Transactions | None = self._transactions_of(Transactions, options, join=self.membership)
+        self._transactions: Transactions | None = None
+        if options.transactions is not None:
+            self._transactions = Transactions(options.transactions, join=self.membership, **self._commit_parts())
 
     # Life
 

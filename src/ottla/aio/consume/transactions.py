@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.app.member.member_transactions import END_S, MemberTransactions, TransactionalClient
+from ottla.app.member.member_commits import END_S, CommitParts
+from ottla.app.member.member_transactions import Join, MemberTransactions, TransactionalClient
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.once.outputs import OutputRecord
 from ottla.once.transaction_parts import TransactionPart
@@ -22,6 +22,7 @@ from ottla.stepping import run_async
 class _Client(TransactionalClient):
     producer_type = AsyncProducer
     run = staticmethod(run_async)
+    _is_over: asyncio.Event
 
     async def send(self, output: OutputRecord) -> Any:
         return self._sent(output)
@@ -38,8 +39,8 @@ class Transactions(MemberTransactions):
 
     _client_type = _Client
 
-    def __init__(self, options: TransactionOptions, **parts: Any) -> None:
-        super().__init__(options, is_over=asyncio.Event(), **parts)
+    def __init__(self, options: TransactionOptions, *, join: Join, **parts: Unpack[CommitParts]) -> None:
+        super().__init__(options, join=join, is_over=asyncio.Event(), **parts)
         self._queue: asyncio.Queue[TransactionPart | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
@@ -69,19 +70,11 @@ class Transactions(MemberTransactions):
             raise
         except BaseException as error:
             self._end(error)
-            await self._abandon_all(self._unanswered())
+            await run_async(self._abandoning())
         finally:
             await run_async(self._closing())
 
-    async def _abandon_all(self, works: Sequence[TransactionPart] | None) -> None:
-        """Abandon these and all later parts: the member ends, and nothing is committed any more."""
-        while works is not None:
-            for work in works:
-                work.abandon()
-            works = await self._next()
-
     async def _next(self) -> list[TransactionPart] | None:
-        """Return all that waits, as soon as something does; None at the end."""
         works = [await self._queue.get()]
         while not self._queue.empty():
             works.append(self._queue.get_nowait())

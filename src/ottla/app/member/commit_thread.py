@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from ottla.app.member.member_transactions import END_S
+from ottla.app.member.member_commits import END_S, MemberCommits
 from ottla.once.transaction_parts import TransactionPart
-from ottla.stepping import Steps, run
+from ottla.stepping import run
 
 
-class CommitThread(ABC):
+class CommitThread(MemberCommits):
     """See the module. `end` stops the member, which hands out nothing from then on."""
 
     def __init__(self, name: str, *, end: Callable[[BaseException], None]) -> None:
@@ -27,29 +26,12 @@ class CommitThread(ABC):
         self._queue: SimpleQueue[TransactionPart | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    @abstractmethod
-    def _starting(self) -> Steps[None]:
-        """Yield the calls before the member joins its group."""
-
-    @abstractmethod
-    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        """Commit the parts. Raises errors that end the member; otherwise every part gets its result."""
-
-    @abstractmethod
-    def _unanswered(self) -> Sequence[TransactionPart]:
-        """Return the transaction parts without a result, after `_settling` raised."""
-
-    @abstractmethod
-    def _closing(self) -> Steps[None]:
-        """Yield the calls at the end."""
-
     def start(self) -> None:
         run(self._starting())
         self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         self._thread.start()
 
     def submit(self, work: TransactionPart) -> None:
-        """Have it committed. Returns at once."""
         self._queue.put(work)
 
     def stop(self) -> None:
@@ -66,19 +48,11 @@ class CommitThread(ABC):
                 run(self._settling(works))
         except BaseException as error:
             self._end(error)
-            self._abandon_all(self._unanswered())
+            run(self._abandoning())
         finally:
             run(self._closing())
 
-    def _abandon_all(self, works: Sequence[TransactionPart] | None) -> None:
-        """Abandon these and all later parts: the member ends, and nothing is committed any more."""
-        while works is not None:
-            for work in works:
-                work.abandon()
-            works = self._next()
-
     def _next(self) -> list[TransactionPart] | None:
-        """Return all that waits, as soon as something does; None at the end."""
         works: list[TransactionPart] = []
         with contextlib.suppress(Empty):
             while not self._is_over.is_set():

@@ -37,7 +37,7 @@ from ottla.app.member.call_checks import check_assigned, check_offset, check_tim
 from ottla.app.member.client_error_log import ClientErrorLog
 from ottla.app.member.handler_workers import WorkerBase
 from ottla.app.member.member_base import MemberBase, MemberOptions
-from ottla.app.member.member_transactions import MemberTransactions
+from ottla.app.member.member_commits import CommitParts, MemberCommits
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import StartOffsets
 from ottla.app.member.stored_offsets import StoredOffsets
@@ -74,7 +74,6 @@ from ottla.telemetry import Throttling, log_event
 from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
 from ottla.wire_client.group.group_offsets import assignor_in_use
 
-T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
 
 ANSWER_S: Final = 10.0
@@ -122,7 +121,7 @@ class MemberCore(MemberBase):
         )
         self._guard: AbstractContextManager[Any] = nullcontext()
         """Held while the session is asked."""
-        self._transactions: MemberTransactions | None = None
+        self._transactions: MemberCommits | None = None
         self._plans = list(options.plans)
         self._begin = StartOffsets(
             reset=str(options.settings["auto.offset.reset"]),
@@ -271,17 +270,9 @@ class MemberCore(MemberBase):
         assert self._transactions is not None, "a member whose handlers have no transactions"
         self._transactions.submit(work)
 
-    def _transactions_of(self, make: Callable[..., T], options: MemberOptions, **parts: Any) -> T | None:
-        """Return the object that commits in transactions, made by `make`; None if no handler needs one."""
-        if options.transactions is None:
-            return None
-        return make(
-            options.transactions,
-            holds=self._holds,
-            tell=self._on_transaction_event,
-            end=self._cannot_commit,
-            **parts,
-        )
+    def _commit_parts(self) -> CommitParts:
+        """Return what an object that commits for this member needs of it."""
+        return {"holds": self._holds, "tell": self._on_transaction_event, "end": self._cannot_commit}
 
     def _workers_of(
         self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any

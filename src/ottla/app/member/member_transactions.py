@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol, Unpack
 
+from ottla.app.member.member_commits import CommitClient, CommitParts, MemberCommits
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.errors import OttlaError
 from ottla.once.committing import Committing
 from ottla.once.outputs import OutputRecord, by_topic
-from ottla.once.transaction_parts import TransactionPart
 from ottla.producer.record_sends import never_in_handlers
-from ottla.records import TopicPartition
+from ottla.producer.size_policy import SizePolicy
+from ottla.producer.transaction_steps import TransactionCalls, TransactionInProgress
+from ottla.records import Headers, TopicPartition
 from ottla.stepping import Steps
-
-END_S: Final = 15.0
-"""How long the end of a member waits for the commit that is under way."""
+from ottla.telemetry import Hooks
 
 _CALL_S: Final = 10.0
 _CLOSE_S: Final = 1.0
@@ -36,18 +36,75 @@ Join = Callable[[Mapping[TopicPartition, int]], Any]
 since these epochs. On an event loop this is to be awaited."""
 
 
+class TransactionalProducer(Protocol):
+    """A shell's producer, as far as the transactions of a member use it. What waits is to be awaited on an event
+    loop."""
+
+    @property
+    def _sizes(self) -> SizePolicy: ...
+
+    @property
+    def _transactions(self) -> TransactionCalls | None: ...
+
+    def start(self, timeout_s: float, /) -> Any: ...
+
+    def close(self, timeout_s: float, /) -> Any: ...
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        /,
+        *,
+        key: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Any: ...
+
+    def send_many(self, topic: str, records: Iterable[tuple[Any, ...]], /) -> Any: ...
+
+    def transaction(self, timeout_s: float, /) -> TransactionInProgress: ...
+
+
+class MakeProducer(Protocol):
+    def __call__(
+        self, *, bootstrap_servers: Any, settings: Mapping[str, Any], hooks: Hooks | None
+    ) -> TransactionalProducer: ...
+
+
+class MakeClient(Protocol):
+    """A `TransactionalClient`, or a class that does the same over another client."""
+
+    def __call__(
+        self,
+        options: TransactionOptions,
+        part: str,
+        *,
+        join: Join,
+        is_over: Any,
+        is_for_failed_writes: bool = False,
+    ) -> CommitClient: ...
+
+
 class TransactionalClient(ABC):
     """A transactional producer, made when it is needed: `ottla.once.committing.Transactional` for both shells.
 
     What its methods return is to be awaited on an event loop.
     """
 
-    producer_type: ClassVar[Callable[..., Any]]
+    producer_type: ClassVar[MakeProducer]
     run: ClassVar[Callable[..., Any]]
     """Makes the calls of a procedure in the shell's way."""
 
     def __init__(
-        self, options: TransactionOptions, part: str, *, join: Join, is_over: Any, is_for_failed_writes: bool = False
+        self,
+        options: TransactionOptions,
+        part: str,
+        *,
+        join: Join,
+        is_over: Any,
+        is_for_failed_writes: bool = False,
     ) -> None:
         self.has_name = options.instance is not None
         self._options = options
@@ -56,8 +113,8 @@ class TransactionalClient(ABC):
         self._is_over = is_over
         """The shell's event: nothing more is to be tried."""
         self._is_for_failed_writes = is_for_failed_writes
-        self._producer: Any = None
-        self._transaction: Any = None
+        self._producer: TransactionalProducer | None = None
+        self._transaction: TransactionInProgress | None = None
 
     @abstractmethod
     def send(self, output: OutputRecord) -> Any:
@@ -77,11 +134,13 @@ class TransactionalClient(ABC):
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
         """Commit these offsets with the transaction. Raises `RetriableError` if a partition is another member's."""
-        return self._transaction.send_offsets(positions, _TransactionReader(partial(self._join, epochs), self.run))
+        return self._open_transaction().send_offsets(
+            positions, _TransactionReader(partial(self._join, epochs), self.run)
+        )
 
     def commit(self) -> Any:
         """Commit, or ask again for the outcome of a commit."""
-        return self._transaction.commit()
+        return self._open_transaction().commit()
 
     def abort(self) -> Any:
         """Abort what is open. Never raises an error of Kafka."""
@@ -113,17 +172,17 @@ class TransactionalClient(ABC):
     def _beginning(self) -> Steps[None]:
         if self._producer is None:
             yield from self.starting()
-        self._transaction = self._producer.transaction(_CALL_S)
-        yield from self._transaction.beginning()
+        self._transaction = transaction = self._started().transaction(_CALL_S)
+        yield from transaction.beginning()
 
     def _sending(self, groups: Sequence[Sequence[OutputRecord]]) -> Steps[None]:
         for topic, records in by_topic(groups).items():
-            yield partial(self._producer.send_many, topic, records)
+            yield partial(self._started().send_many, topic, records)
 
     def _sent(self, output: OutputRecord) -> Any:
         """Return the delivery of one record."""
         value, key, headers, partition, timestamp_ms = output.record
-        return self._producer.send(
+        return self._started().send(
             output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
 
@@ -132,6 +191,14 @@ class TransactionalClient(ABC):
         if producer is not None and producer._transactions is not None:
             with contextlib.suppress(OttlaError):
                 yield from producer._transactions.steps.abort_if_open(_CALL_S)
+
+    def _started(self) -> TransactionalProducer:
+        assert self._producer is not None, "nothing is sent before `begin`"
+        return self._producer
+
+    def _open_transaction(self) -> TransactionInProgress:
+        assert self._transaction is not None, "nothing is committed before `begin`"
+        return self._transaction
 
 
 class _TransactionReader:
@@ -152,49 +219,17 @@ class _TransactionReader:
         return records, member
 
 
-class MemberTransactions(ABC):
-    """The transactions of one member. `holds` says whether a partition is its own since an epoch; `end` stops it."""
+class MemberTransactions(MemberCommits):
+    """The transactions of one member."""
 
-    _client_type: ClassVar[Callable[..., Any]]
-    """A `TransactionalClient`, or what does the same over another client."""
+    _client_type: ClassVar[MakeClient]
 
-    def __init__(
-        self,
-        options: TransactionOptions,
-        *,
-        holds: Callable[[TopicPartition, int], bool],
-        tell: Callable[[str, str, Mapping[str, object]], None],
-        end: Callable[[BaseException], None],
-        join: Join,
-        is_over: Any,
-    ) -> None:
-        self._committing = Committing(holds=holds, tell=tell)
-        self._end = end
+    def __init__(self, options: TransactionOptions, *, join: Join, is_over: Any, **parts: Unpack[CommitParts]) -> None:
+        self._committing = Committing(holds=parts["holds"], tell=parts["tell"])
+        self._end = parts["end"]
         self._group = options.group
-        self._has_name = options.instance is not None
         self._is_over = is_over
         self._results = self._client_type(options, "results", join=join, is_over=is_over)
         self._failed_writes = self._client_type(
             options, "letters", join=join, is_over=is_over, is_for_failed_writes=True
         )
-
-    @abstractmethod
-    def submit(self, work: TransactionPart) -> None:
-        """Have it committed. Returns at once."""
-
-    def _starting(self) -> Steps[None]:
-        """Start the producers before the member joins its group: this aborts what an earlier process of this name left
-        open, and makes the group's offsets stable."""
-        yield from self._results.starting()
-        if self._has_name:
-            yield from self._failed_writes.starting()
-
-    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        return self._committing.settle_all(works, results=self._results, failed_writes=self._failed_writes)
-
-    def _unanswered(self) -> Sequence[TransactionPart]:
-        return self._committing.unanswered
-
-    def _closing(self) -> Steps[None]:
-        yield from self._results.closing()
-        yield from self._failed_writes.closing()

@@ -11,7 +11,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from ottla.app.delivery.invoker import Invoker, Yield
 from ottla.app.handler.binding import Binding
@@ -58,6 +58,14 @@ class ExactlyOnceSettings:
         raise LifecycleError(f"{self.name}: its transactions work only while its app runs, and the app is not running")
 
 
+class ProducerArguments(TypedDict):
+    """The arguments of a member's transactional producer."""
+
+    bootstrap_servers: Any
+    settings: Mapping[str, Any]
+    hooks: Hooks | None
+
+
 @fact
 class TransactionOptions:
     """The transactions of one member of a group."""
@@ -74,7 +82,7 @@ class TransactionOptions:
     def instance(self) -> str | None:
         return self.handlers[0].declared.instance
 
-    def new_producer(self, part: str) -> dict[str, Any]:
+    def new_producer(self, part: str) -> ProducerArguments:
         """Return the arguments of this member's producers. Without a name each has a transactional id of its own."""
         declared = self.handlers[0].declared
         instance = uuid.uuid4().hex if declared.instance is None else name_of_worker(declared.instance)

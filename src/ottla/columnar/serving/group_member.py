@@ -139,12 +139,12 @@ class ColumnGroupMember(ThreadedMember):
         )
         self._identity: Identity | None = None
         """Identity of this member at the coordinator, at a moment when the session knew all its changes."""
-        self._transactions: RowTransactions | None = self._transactions_of(RowTransactions, options, join=self._join)
+        self._transactions: RowTransactions | None = None
+        if options.transactions is not None:
+            self._transactions = RowTransactions(options.transactions, join=self._join, **self._commit_parts())
         self._results: ResultWriting | None = None
         if options.results is not None:
-            self._results = ResultWriting(
-                options.results, holds=self._holds, tell=self._on_transaction_event, end=self._cannot_commit
-            )
+            self._results = ResultWriting(options.results, **self._commit_parts())
             for handler in options.results.handlers:
                 handler.submit = self._results.submit
         self._waiter = Waiter()

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, groupby
 from random import randrange
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
 
 from ottla.app.member.commit_thread import CommitThread
+from ottla.app.member.member_commits import CommitParts, Tell
 from ottla.app.member.member_transactions import Join, MemberTransactions
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.app.once.result_settings import ResultOptions
@@ -69,8 +70,6 @@ _OF_WRITING: Final = (
 )
 
 AnyOutput = ColumnOutput | RecordOutput
-Tell = Callable[[str, str, Mapping[str, object]], None]
-"""Writes an event: its name, its level, its fields."""
 Identity = Mapping[str, Any]
 """Identifies a member and its generation to its coordinator."""
 
@@ -83,34 +82,14 @@ def _event_of(name: str, tell: Tell) -> Tell:
 class ResultWriting(CommitThread):
     """Rows of handlers that commit as others do: their offsets follow when the rows are acknowledged."""
 
-    def __init__(
-        self,
-        options: ResultOptions,
-        *,
-        holds: Callable[[TopicPartition, int], bool],
-        tell: Tell,
-        end: Callable[[BaseException], None],
-    ) -> None:
-        super().__init__(f"ottla-{options.group}-results", end=end)
-        self._committing = Committing(holds=holds, tell=_event_of("results_not_written", tell))
+    def __init__(self, options: ResultOptions, **parts: Unpack[CommitParts]) -> None:
+        super().__init__(f"ottla-{options.group}-results", end=parts["end"])
+        self._committing = Committing(holds=parts["holds"], tell=_event_of("results_not_written", parts["tell"]))
         arguments = dead_letter_arguments(options.producer_settings)
         settings = _write_settings(producer_settings(options.bootstrap_servers, **arguments))
         self._results = RowClient(settings, is_over=self._is_over)
         # What its own topic took compressed the dead letter topic takes as well.
         self._failed_writes = RowClient(settings, is_over=self._is_over, checks_sizes=False)
-
-    def _starting(self) -> Steps[None]:
-        yield from ()  # it connects with the first rows
-
-    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        return self._committing.settle_all(works, results=self._results, failed_writes=self._failed_writes)
-
-    def _unanswered(self) -> Sequence[TransactionPart]:
-        return self._committing.unanswered
-
-    def _closing(self) -> Steps[None]:
-        yield self._results.close
-        yield self._failed_writes.close
 
 
 class RowSink:
@@ -134,6 +113,12 @@ class RowClient:
         self._checks_sizes = checks_sizes
         self._turns = count(randrange(1 << 16))
         self._writer: TopicWriter | None = None
+
+    def starting(self) -> Steps[None]:
+        yield from ()  # it connects with the first rows
+
+    def closing(self) -> Steps[None]:
+        yield self.close
 
     def begin(self) -> None:
         if self._writer is None:
@@ -229,9 +214,6 @@ class TransactionalRowClient(RowClient):
         """Fence and end what another process of this name left open."""
         yield self._start
 
-    def closing(self) -> Steps[None]:
-        yield self.close
-
     def _start(self) -> None:
         deadline_s = monotonic() + _START_S
         while self._transaction is None:
@@ -288,9 +270,8 @@ class RowTransactions(MemberTransactions, CommitThread):
     """Rows, dead letters and offsets in transactions. `join` gives the member's identity."""
 
     _client_type = TransactionalRowClient
-    submit = CommitThread.submit
 
-    def __init__(self, options: TransactionOptions, *, join: Join, **parts: Any) -> None:
+    def __init__(self, options: TransactionOptions, *, join: Join, **parts: Unpack[CommitParts]) -> None:
         CommitThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
         MemberTransactions.__init__(self, options, join=join, is_over=self._is_over, **parts)
 

@@ -105,9 +105,9 @@ class GroupMember(ThreadedMember):
         """Whether the session has sent its last commit: partitions revoked later have nothing to commit."""
         self._work = self._calls_of(ClientWork)
         self._work.is_over = self._is_stopped.is_set
-        self._transactions: Transactions | None = self._transactions_of(
-            Transactions, options, check=self._check_still_has
-        )
+        self._transactions: Transactions | None = None
+        if options.transactions is not None:
+            self._transactions = Transactions(options.transactions, check=self._check_still_has, **self._commit_parts())
         forks.owns(self)
 
     # Life

@@ -8,13 +8,15 @@ poll thread, which waits for it while partitions are revoked.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from confluent_kafka import KafkaException
 
 from ottla.app.member.commit_thread import CommitThread
+from ottla.app.member.member_commits import CommitParts
 from ottla.app.member.member_transactions import MemberTransactions, TransactionalClient
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.errors import RetriableError
@@ -31,16 +33,20 @@ _LOOK_S: Final = 1.0
 class _Client(TransactionalClient):
     producer_type = Producer
     run = staticmethod(run)
+    _producer: Producer[Any, Any] | None
+    _is_over: threading.Event
 
     def send(self, output: OutputRecord) -> Any:
         return self._sent(output)
 
     def _sending(self, groups: Sequence[Sequence[OutputRecord]]) -> Steps[None]:
-        if not can_send_unreported(self._producer):
+        producer = self._producer
+        assert producer is not None, "nothing is sent before `begin`"
+        if not can_send_unreported(producer):
             yield from super()._sending(groups)
             return
         for topic, records in by_topic(groups).items():
-            send_unreported(self._producer, topic, records)
+            send_unreported(producer, topic, records)
 
     def pause(self, seconds: float) -> bool:
         return not self._is_over.wait(seconds)
@@ -50,10 +56,13 @@ class Transactions(MemberTransactions, CommitThread):
     """See the module. `check` raises if the member has lost one of the partitions since these epochs."""
 
     _client_type = _Client
-    submit = CommitThread.submit
 
     def __init__(
-        self, options: TransactionOptions, *, check: Callable[[Mapping[TopicPartition, int], int], None], **parts: Any
+        self,
+        options: TransactionOptions,
+        *,
+        check: Callable[[Mapping[TopicPartition, int], int], None],
+        **parts: Unpack[CommitParts],
     ) -> None:
         CommitThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
         MemberTransactions.__init__(self, options, join=self._join, is_over=self._is_over, **parts)
