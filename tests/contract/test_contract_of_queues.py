@@ -95,6 +95,33 @@ def test_each_outcome_of_a_job(bootstrap_servers: str, is_async: bool) -> None:
         assert queue.take(2.0) is None, "everything is settled"
 
 
+def test_jobs_share_the_workers_of_their_queue(bootstrap_servers: str, is_async: bool) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=400)
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+    runners: set[object] = set()
+    done: list[int] = []
+
+    if is_async:
+
+        @app.queue(jobs.topic, value=Json(dict), concurrency=8)
+        async def on_job_async(value: dict[str, int]) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            runners.add(task.get_name())  # unique in a process, unlike the address of a task that ended
+            done.append(value["n"])
+    else:
+
+        @app.queue(jobs.topic, value=Json(dict), concurrency=8)
+        def on_job(value: dict[str, int]) -> None:
+            runners.add(threading.current_thread())
+            done.append(value["n"])
+
+    with serving(app, is_async=is_async) as ended:
+        eventually(lambda: ended or len(done) >= 400, what="all jobs")
+        assert not ended
+    assert len(runners) <= 8
+
+
 def test_what_a_job_sent_belongs_to_it(bootstrap_servers: str) -> None:
     jobs, results = Jobs(bootstrap_servers, jobs=20), Jobs(bootstrap_servers)
     app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
