@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.aio.client.reachable import first_listening as first_listening_on_asyncio
+from ottla.aio.client.reachable import connect as connect_on_asyncio
 from ottla.browse.topic_reader import TopicReader
 from ottla.browse.topic_writer import write_all
 from ottla.columnar import wire_settings
 from ottla.config import Address, BadAddress, admin_settings, consumer_settings, parse_addresses, producer_settings
 from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.stepping import run, run_async
 from ottla.testing.topics import check_reachable, create_topic
-from ottla.wire_client.net.reachability import first_listening
+from ottla.wire_client.net.reachability import connect, first_listening
 
 NAMES = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,20}[A-Za-z0-9_])?", fullmatch=True).filter(
     lambda name: not name.isdecimal()
@@ -128,9 +129,12 @@ async def test_the_first_that_listens_is_found_and_what_does_not_is_told() -> No
         listening = Address("127.0.0.1", server.getsockname()[1])
         silent = Address("127.0.0.1", gone.getsockname()[1], "PLAINTEXT")
         gone.close()
-        assert first_listening([silent, listening], timeout_s=30) is None
-        assert await first_listening_on_asyncio([silent, listening], timeout_s=30) is None
-        assert str(first_listening([silent], timeout_s=30)).startswith(f"PLAINTEXT://127.0.0.1:{silent.port}: ")
-        assert str(await first_listening_on_asyncio([silent], timeout_s=30)).startswith(f"{silent}: ")
+        both, alone = ([silent, listening], [silent])
+        assert run(first_listening(both, timeout_s=30, connect=connect)) == listening
+        assert await run_async(first_listening(both, timeout_s=30, connect=connect_on_asyncio)) == listening
+        found = run(first_listening(alone, timeout_s=30, connect=connect))
+        assert str(found).startswith(f"PLAINTEXT://127.0.0.1:{silent.port}: ")
+        found = await run_async(first_listening(alone, timeout_s=30, connect=connect_on_asyncio))
+        assert str(found).startswith(f"{silent}: ")
         with pytest.raises(BrokerUnavailable, match=f"no Kafka broker answered at 127.0.0.1:{silent.port}: "):
             check_reachable(silent.host_and_port, timeout_s=30)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
 from aiokafka.errors import KafkaConnectionError
 
-from ottla.app.member.broker_wait import BROKER_LONGEST_S, START_ATTEMPTS, START_LONGEST_S, BrokerWait
+from ottla.app.member.broker_wait import BROKER_LONGEST_S, START_ATTEMPTS, START_LONGEST_S, BrokerWait, one_round
 from ottla.config import Address, Settings
 from ottla.retrying import try_again_async
+from ottla.stepping import run_async
 from ottla.wire_client.net.connection_check import greet
 
 
@@ -26,32 +27,10 @@ async def start_client(client: Any) -> None:
     )
 
 
-async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
-    """Return None if one of the addresses accepts a connection, else the error of each address."""
-    found = await _first_listening(addresses, timeout_s)
-    return found if isinstance(found, str) else None
-
-
-async def first_reachable(addresses: Sequence[Address], settings: Mapping[str, Any], *, timeout_s: float) -> str | None:
-    """Connect as `first_listening` does, and greet what listens: raises `AuthenticationError` or `ConfigError` for what
-    is wrong there for good (`wire_client.net.connection_check`)."""
-    found = await _first_listening(addresses, timeout_s)
-    if isinstance(found, str):
-        return found
-    return await asyncio.to_thread(greet, found, settings)
-
-
-async def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Address | str:
-    problems = []
-    for address in addresses:
-        try:
-            async with asyncio.timeout(timeout_s / len(addresses)):
-                _, writer = await asyncio.open_connection(address.host, address.port)
-            writer.close()
-            return address
-        except (OSError, UnicodeError) as error:  # the latter from a name that no resolver can be asked for
-            problems.append(f"{address}: {getattr(error, 'strerror', None) or error or 'no answer'}")
-    return "; ".join(problems)
+async def connect(address: Address, timeout_s: float) -> None:
+    async with asyncio.timeout(timeout_s):
+        _, writer = await asyncio.open_connection(address.host, address.port)
+    writer.close()
 
 
 async def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
@@ -60,8 +39,11 @@ async def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: 
     wait = BrokerWait(settings, timeout_s, monotonic())
 
     async def attempt() -> None:
-        problem = await first_reachable(wait.addresses, settings, timeout_s=wait.connect_s(monotonic()))
-        wait.check(problem, monotonic(), gives_up=should_give_up())
+        await run_async(one_round(wait, settings, should_give_up, connect=connect, greet=_greet))
 
     if wait.addresses:
         await try_again_async(attempt, what="broker", longest_s=BROKER_LONGEST_S, until_s=wait.until_s)
+
+
+async def _greet(address: Address, settings: Mapping[str, Any]) -> str | None:
+    return await asyncio.to_thread(greet, address, settings)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from ottla.config import Address, Settings, parse_addresses
 from ottla.errors import BrokerUnavailable
 from ottla.processes import green_threads
 from ottla.retrying import Awaited, NotYet, try_again
-from ottla.wire_client.net.reachability import first_reachable
+from ottla.stepping import Steps, run
+from ottla.wire_client.net.connection_check import greet
+from ottla.wire_client.net.reachability import Connect, connect, first_reachable
 
 START_ATTEMPTS: Final = 3
 """How often a client is started again because its connection was cut, by a broker that has just started or a proxy in
@@ -63,8 +65,21 @@ def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callab
     wait = BrokerWait(settings, timeout_s, time.monotonic())
 
     def attempt() -> None:
-        problem = first_reachable(wait.addresses, settings, timeout_s=wait.connect_s(time.monotonic()))
-        wait.check(problem, time.monotonic(), gives_up=should_give_up())
+        run(one_round(wait, settings, should_give_up, connect=connect))
 
     if wait.addresses:
         try_again(attempt, what="broker", longest_s=BROKER_LONGEST_S, until_s=wait.until_s)
+
+
+def one_round(
+    wait: BrokerWait,
+    settings: Settings,
+    should_give_up: Callable[[], bool],
+    *,
+    connect: Connect,
+    greet: Callable[[Address, Mapping[str, Any]], Any] = greet,
+) -> Steps[None]:
+    """Connect to each address until one listens. Raises what `BrokerWait.check` and `first_reachable` raise."""
+    timeout_s = wait.connect_s(time.monotonic())
+    problem = yield from first_reachable(wait.addresses, settings, timeout_s=timeout_s, connect=connect, greet=greet)
+    wait.check(problem, time.monotonic(), gives_up=should_give_up())
