@@ -36,7 +36,7 @@ def acquire(partition: SharePartition, request: Acquire, now_ms: int) -> Acquire
             _archive(partition, first, batch.last)
             continue
         lot = _lot(partition, first, batch)
-        if lot and acquired:
+        if lot and (acquired or request.is_continued):
             ends_fetch = True
             break
         if lot:

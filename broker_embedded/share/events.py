@@ -86,6 +86,8 @@ class Acquire:
     """Records of an acquired range at most; 0 for no limit."""
     is_strict: bool = False
     """Never acquire more than `max_records`; otherwise whole batches, up to the end of the one that reaches it."""
+    is_continued: bool = False
+    """Whether the fetch has leased records before `offset`: a lot would not be alone."""
 
 
 @fact
@@ -144,7 +146,7 @@ class Acquired:
 
     ranges: tuple[AcquiredRange, ...]
     ends_fetch: bool = False
-    """Whether the fetch may lease nothing more here: a lot of records that failed often is leased by itself."""
+    """Whether the fetch must end here: a lot of records that failed often is leased alone."""
 
 
 @fact

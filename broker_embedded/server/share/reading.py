@@ -65,13 +65,16 @@ def acquire(host: ShareHost, partition: Partition, wanted: Wanted, isolation: Is
                 max_records=wanted.max_records - found.count,
                 batch_size=wanted.batch_size,
                 is_strict=wanted.is_strict,
+                is_continued=bool(found.ranges),
             )
         )
         assert acquired is not None
         if acquired.ranges:
             _add(found, data, batches, acquired.ranges)
-        # Behind a lot the rest of its batch would be read again, and be in the response twice.
-        if acquired.ends_fetch or share.next_offset() <= offset:
+        next_offset = share.next_offset()
+        # The rest of a batch that was leased in part would be read again, and the batch be in the response twice.
+        may_be_read_again = bool(acquired.ranges) and next_offset < batches[-1][1].next_offset
+        if acquired.ends_fetch or may_be_read_again or next_offset <= offset:
             break
     return found
 
