@@ -51,18 +51,23 @@ class LocalControl:
             self.disks.crash(node)
 
     async def stop_broker(self, node: int) -> None:
+        """End a node cleanly: its leaderships are handed over, its logs are closed."""
         await self._in_state(node, NodeState.RUNNING, then=self._cluster.stop_broker)
 
     async def start_broker(self, node: int) -> None:
+        """Start a node that was killed or stopped, on its ports and with what its directories hold."""
         await self._in_state(node, NodeState.KILLED, NodeState.STOPPED, then=self._cluster.start_broker)
 
     async def add_broker(self, *, rack: str | None = None) -> int:
+        """Add a node, empty; returns its number. InvalidFault for a cluster that was started with one broker."""
         return await self._cluster.add_broker(rack=rack)
 
     async def pause_broker(self, node: int) -> None:
+        """Suspend a node, as SIGSTOP does: its connections stay open and nothing happens on them."""
         await self._in_state(node, NodeState.RUNNING, then=self._cluster.pause)
 
     async def resume_broker(self, node: int) -> None:
+        """Let a paused node go on."""
         await self._in_state(node, NodeState.PAUSED, then=self._cluster.resume)
 
     async def advance_clock(self, ms: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_embedded.cluster.control.http import (
     MAX_BODY_BYTES,
@@ -14,11 +14,13 @@ from broker_embedded.cluster.control.http import (
     encode_response,
     read_request,
 )
-from broker_embedded.cluster.control.local import LocalControl
 from broker_embedded.cluster.control.routes import answer
 from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import StartupError
 from broker_embedded.server.net.network import listen
+
+if TYPE_CHECKING:
+    from broker_embedded.cluster.control.local import LocalControl
 
 log = logging.getLogger(__name__)
 
