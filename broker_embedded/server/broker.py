@@ -168,7 +168,7 @@ class Broker:
             coordinator=self.share_states,
             metadata=self.metadata,
             loop=loop,
-            peers=lambda: self.peers,
+            peers=peers,
             ensure_topic=lambda: self.topics.ensure_internal(SHARE_STATE_TOPIC),
         )
         self.shares = SharePartitions(

@@ -61,7 +61,7 @@ class ShareStateClient:
         coordinator: ShareCoordinator,
         metadata: MetadataCache,
         loop: asyncio.AbstractEventLoop,
-        peers: Callable[[], Peers],
+        peers: Peers,
         ensure_topic: Callable[[], Promise[None]],
     ) -> None:
         self._node_id = node_id
@@ -205,7 +205,7 @@ class ShareStateClient:
     def _send(self, leader: int, key: ShareKey, request: StateRequest, answered: OnResult) -> None:
         partition = {"partition": key.partition, **request.fields()}
         body = {"group_id": key.group_id, "topics": [{"topic_id": key.topic_id, "partitions": [partition]}]}
-        sent = self._peers().send(leader, request.api, request.version, body, channel=CHANNEL)
+        sent = self._peers.send(leader, request.api, request.version, body, channel=CHANNEL)
 
         def done(future: asyncio.Future[Message]) -> None:
             if future.cancelled() or future.exception() is not None:

@@ -66,7 +66,7 @@ class TransactionCoordinator:
             leader_of=self._leader_of,
             verify=self._verify,
             add=self._add,
-            peers=lambda: self._parts.peers,
+            peers=self._parts.peers,
         )
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class TransactionCoordinator:
                 metadata=self._parts.metadata,
                 writer=self.marker_writer,
                 loop=self._parts.loop,
-                peers=lambda: self._parts.peers,
+                peers=self._parts.peers,
             )
         return TransactionShard(
             partition, context, config=self.config, markers=self._markers, new_producer_id=self._new_producer_id

@@ -45,7 +45,7 @@ class Enlistment:
         leader_of: Callable[[str], int | None],
         verify: Callable[[AddPartitions], PartitionsChecked],
         add: Callable[[AddPartitions, OnChecked], None],
-        peers: Callable[[], Peers | None],
+        peers: Peers,
     ) -> None:
         self._node_id = node_id
         self._leader_of = leader_of
@@ -80,10 +80,6 @@ class Enlistment:
             self._ask_peer(leader, how, request, on_done)
 
     def _ask_peer(self, leader: int, how: Enlisting, request: AddPartitions, on_done: OnChecked) -> None:
-        peers = self._peers()
-        if peers is None:
-            on_done(PartitionsChecked(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
         topics: dict[str, list[int]] = {}
         for topic, number in request.partitions:
             topics.setdefault(topic, []).append(number)
@@ -94,7 +90,7 @@ class Enlistment:
             "verify_only": how is Enlisting.VERIFY,
             "topics": [{"name": topic, "partitions": numbers} for topic, numbers in topics.items()],
         }
-        future = peers.send(
+        future = self._peers.send(
             leader, ApiKey.ADD_PARTITIONS_TO_TXN, REQUEST_VERSION, {"transactions": [transaction]}, channel=CHANNEL
         )
 

@@ -91,7 +91,7 @@ class MarkerSender:
         metadata: MetadataCache,
         writer: MarkerWriter,
         loop: asyncio.AbstractEventLoop,
-        peers: Callable[[], Peers | None],
+        peers: Peers,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
@@ -140,7 +140,7 @@ class MarkerSender:
                 gone.append(partition)
             elif state.leader == self._node_id:
                 local.append(partition)
-            elif state.leader == NO_LEADER or self._peers() is None:
+            elif state.leader == NO_LEADER:
                 self._wait(sending, partition)
             else:
                 remote.setdefault(state.leader, []).append(partition)
@@ -191,8 +191,7 @@ class MarkerSender:
 
     def _send_to(self, node: int) -> None:
         queue = self._queues.get(node)
-        peers = self._peers()
-        if node in self._busy or not queue or peers is None:
+        if node in self._busy or not queue:
             return
         batch = [(sending, partitions) for sending, partitions in queue if not sending.is_over]
         queue.clear()
@@ -200,7 +199,7 @@ class MarkerSender:
             return
         self._busy.add(node)
         body = {"markers": [_wire_marker(sending.ending, partitions) for sending, partitions in batch]}
-        future = peers.send(node, ApiKey.WRITE_TXN_MARKERS, REQUEST_VERSION, body, channel=CHANNEL)
+        future = self._peers.send(node, ApiKey.WRITE_TXN_MARKERS, REQUEST_VERSION, body, channel=CHANNEL)
         future.add_done_callback(lambda done: self._on_response(node, batch, done))
 
     def _on_response(

@@ -101,7 +101,7 @@ class World:
             metadata=self.metadata,
             writer=self.writer,  # type: ignore[arg-type]
             loop=asyncio.get_running_loop(),
-            peers=lambda: self.leaders,  # type: ignore[arg-type,return-value]
+            peers=self.leaders,  # type: ignore[arg-type]
         )
         self.outcomes: list[tuple[str, MarkerOutcome]] = []
         self.lead({MINE: ME, THEIRS: OTHER, ALSO_THEIRS: OTHER, OF_THIRD: THIRD})
