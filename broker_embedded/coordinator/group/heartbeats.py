@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from broker_embedded.common.errors import BrokerError
 from ottla_wire.facts import fact
@@ -23,27 +24,24 @@ class HeartbeatResponse:
     assignment: Assignment | None = None
 
 
-class ReplayingGroup(Protocol):
-    def replay(self, record: Any) -> None: ...
-
-
-G = TypeVar("G", bound=ReplayingGroup)
+G = TypeVar("G")
 R = TypeVar("R")
 
 
 class Recorder(Generic[G, R]):
-    """Makes records and replays them at once."""
+    """Makes records and replays them at once. `replay` is the group's."""
 
-    def __init__(self, group: G) -> None:
+    def __init__(self, group: G, replay: Callable[[R], None]) -> None:
         self.group = group
+        self._replay = replay
         self.records: list[R] = []
 
     def add(self, record: R) -> None:
-        self.group.replay(record)
+        self._replay(record)
         self.records.append(record)
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse a request that is invalid for any group. Raises BrokerError."""
+    """Raise BrokerError (INVALID_REQUEST) with `message` unless `condition` holds."""
     if not condition:
         raise BrokerError(ErrorCode.INVALID_REQUEST, message)

@@ -133,7 +133,7 @@ def heartbeat(
         group, subscription, image=image, wall_ms=wall_ms, may_describe=request.may_describe
     )
 
-    recorder = ConsumerGroupRecorder(group)
+    recorder = ConsumerGroupRecorder(group, group.replay)
     if predecessor is not None and predecessor.member_id != request.member_id:
         _take_over(recorder, predecessor, request.member_id)
     known = group.members.get(request.member_id)

@@ -33,7 +33,7 @@ def leave(
     if request.member_epoch == LEAVE_STATIC_EPOCH:
         progress = group.members[request.member_id].progress
         away = replace(progress, epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
-        recorder = ConsumerGroupRecorder(group)
+        recorder = ConsumerGroupRecorder(group, group.replay)
         recorder.add(CurrentAssignment(member_id=request.member_id, progress=away))
         group.rebalance_deadlines_ms.pop(request.member_id, None)
         return recorder.records, response
@@ -59,7 +59,7 @@ def expire(group: ConsumerGroup, *, image: ClusterImage, now_ms: int) -> list[Co
 
 def remove_members(group: ConsumerGroup, member_ids: list[str], *, image: ClusterImage) -> list[ConsumerRecord]:
     """Remove members. Their partitions are free at once; the next heartbeat of any member computes the new target."""
-    recorder = ConsumerGroupRecorder(group)
+    recorder = ConsumerGroupRecorder(group, group.replay)
     for member_id in member_ids:
         recorder.add(CurrentAssignment(member_id=member_id, progress=None))
         recorder.add(TargetMember(member_id=member_id, assignment=None))

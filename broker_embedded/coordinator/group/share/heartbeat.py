@@ -102,7 +102,7 @@ def heartbeat(
         client_id=request.client_id,
         client_host=request.client_host,
     )
-    recorder = ShareGroupRecorder(group)
+    recorder = ShareGroupRecorder(group, group.replay)
     if member is None or member.subscription != subscription:
         recorder.add(MemberRecord(member_id=request.member_id, subscription=subscription))
     must_assign = member is None or before.topic_names != subscription.topic_names
@@ -147,7 +147,7 @@ def expire(group: ShareGroup, *, image: ClusterImage, now_ms: int) -> list[Share
 
 def remove_members(group: ShareGroup, member_ids: list[str], *, image: ClusterImage) -> list[ShareRecord]:
     """Remove members. The next heartbeat of any other computes the new target."""
-    recorder = ShareGroupRecorder(group)
+    recorder = ShareGroupRecorder(group, group.replay)
     for member_id in member_ids:
         recorder.add(CurrentRecord(member_id=member_id, progress=None))
         recorder.add(TargetRecord(member_id=member_id, assignment=None))
