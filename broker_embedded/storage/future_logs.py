@@ -51,7 +51,7 @@ class FutureLogs:
             self._fs.make_dirs(directory)
             if log.topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, log.topic_id)
-            future = self._opener.open(directory, log.topic, log.partition, log.topic_id, log.config)
+            future = self._opener.open(directory, log.topic, log.partition, log.topic_id, log.config, saved=None)
             if log.log_start_offset:
                 future.truncate_fully_and_start_at(log.log_start_offset)
             future.settle()

@@ -41,10 +41,11 @@ class LogFactory:
         partition: int,
         topic_id: bytes | None,
         config: LogConfig,
-        saved: OffsetCheckpoint | None = None,
+        *,
+        saved: OffsetCheckpoint | None,
     ) -> Log:
-        """Return a log that existed at the start, which is recovered unless the last stop was clean. Without `saved`
-        the directory has just been made, and the log waits for no fsync: see `Log.settle`."""
+        """Open the log of a directory. `saved`: the checkpoints of the last run; None for a directory that was just
+        made."""
         tp = TopicPartition(topic, partition)
         loaded = LogLoader(
             self._fs,

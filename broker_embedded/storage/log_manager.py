@@ -135,7 +135,7 @@ class LogManager:
             )
         topic_id = checkpoints.read_partition_metadata(self._fs, directory)
         try:
-            self._logs[tp] = self._opener.open(directory, *tp, topic_id, self._config_for(topic), saved)
+            self._logs[tp] = self._opener.open(directory, *tp, topic_id, self._config_for(topic), saved=saved)
         except OSError as error:
             raise StartupError(str(storage_error(error, path=directory, doing="loading"))) from error
 
@@ -194,7 +194,7 @@ class LogManager:
         try:
             if topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, topic_id)
-            log = self._logs[tp] = self._opener.open(directory, topic, partition, topic_id, config)
+            log = self._logs[tp] = self._opener.open(directory, topic, partition, topic_id, config, saved=None)
             if self._must_be_whole:
                 log.settle()
             if log_dir.mentions(tp):
