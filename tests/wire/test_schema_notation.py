@@ -6,6 +6,7 @@ import pytest
 
 from ottla_wire.protocol import ApiKey, schemas
 from ottla_wire.protocol.schema import VersionRange, parse_message
+from ottla_wire.protocol.schemas import parse_record_tables
 
 TEXT = """
 id          int32           =-1
@@ -59,6 +60,28 @@ def test_versions_nullability_defaults_and_tags_are_read(fields):
 def test_a_mistake_in_a_table_is_found(text):
     with pytest.raises(ValueError, match="a"):
         parse_message("Wrong", text, versions="0", flexible=None)
+
+
+def test_a_record_line_has_versions_and_options():
+    text = "record A  0\n    a  int8\n\nrecord B  0-2  flexible=1+  type=7\n    b  int8\n"
+    assert parse_record_tables(text) == {
+        "A": ({"versions": "0"}, "    a  int8\n\n"),
+        "B": ({"versions": "0-2", "flexible": "1+", "type": "7"}, "    b  int8\n"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("reocrd A  0\n    a  int8\nrecord B  0\n    b  int8\n", "'reocrd A .* stands before the first record"),
+        ("record A  0  flexibel=0+\n    a  int8\n", "A: found 'flexibel=0\\+', wanted flexible=<versions>"),
+        ("record A  0  flexible\n    a  int8\n", "A: found 'flexible', wanted flexible=<versions>"),
+        ("record A\n    a  int8\n", "A: found no versions"),
+    ],
+)
+def test_a_mistake_in_a_record_line_is_found(text, problem):
+    with pytest.raises(ValueError, match=problem):
+        parse_record_tables(text)
 
 
 @pytest.mark.parametrize("text", ["3", "1-4", "2+"])

@@ -1,4 +1,4 @@
-"""Cut a byte stream into frames: a 4-byte big-endian size, then that many bytes."""
+"""The size in front of a frame: four bytes, big-endian."""
 
 from __future__ import annotations
 

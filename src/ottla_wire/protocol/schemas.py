@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
@@ -101,14 +102,30 @@ def record_names() -> list[str]:
 
 @cache
 def _record_tables() -> dict[str, tuple[dict[str, str], str]]:
-    """Return what the `record` line of each record says, and its fields."""
-    tables = {}
+    tables: dict[str, tuple[dict[str, str], str]] = {}
     for module_name in RECORD_MODULES:
-        text: str = import_module(f"ottla_wire.protocol.messages.{module_name}").RECORDS
-        for table in text.split("\nrecord ")[1:]:
-            first_line, _, fields = table.partition("\n")
-            name, versions, *options = first_line.split()
-            tables[name] = {"versions": versions, **dict(option.split("=") for option in options)}, fields
+        tables |= parse_record_tables(import_module(f"ottla_wire.protocol.messages.{module_name}").RECORDS)
+    return tables
+
+
+def parse_record_tables(text: str) -> dict[str, tuple[dict[str, str], str]]:
+    """Return what the `record` line of each record says, and its fields. Raises ValueError for an invalid line."""
+    before, *found = re.split(r"^record ", text, flags=re.MULTILINE)
+    if before.strip():
+        raise ValueError(f"{before.strip()!r} stands before the first record")
+    tables = {}
+    for table in found:
+        first_line, _, fields = table.partition("\n")
+        name, *words = first_line.split()
+        if not words:
+            raise ValueError(f"{name}: found no versions")
+        options = {"versions": words[0]}
+        for word in words[1:]:
+            option, _, value = word.partition("=")
+            if option not in ("flexible", "type") or not value:
+                raise ValueError(f"{name}: found {word!r}, wanted flexible=<versions> or type=<number>")
+            options[option] = value
+        tables[name] = options, fields
     return tables
 
 
