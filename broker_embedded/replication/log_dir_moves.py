@@ -50,9 +50,10 @@ class LogDirMoves:
 
     def move(self, partition: Partition, path: str) -> None:
         """Move a replica to the log directory `path`; its current directory cancels a move in progress."""
-        if path not in self._logs.dirs:
+        if path not in self._logs.directories.paths:
             raise BrokerError(
-                ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log directory of this broker: {', '.join(self._logs.dirs)}"
+                ErrorCode.LOG_DIR_NOT_FOUND,
+                f"{path} is no log directory of this broker: {', '.join(self._logs.directories.paths)}",
             )
         if path in self._logs.directories.offline:
             raise BrokerError(

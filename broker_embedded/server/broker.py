@@ -120,7 +120,7 @@ class Broker:
             rack=config.broker_rack,
             log_dirs=log_dir_ids,
         )
-        self._directory_ids = dict(zip(logs.dirs, log_dir_ids, strict=False))
+        self._directory_ids = dict(zip(logs.directories.paths, log_dir_ids, strict=False))
         self._cordon()
         self.replicas = ReplicaManager(
             node_id=node_id,
@@ -296,7 +296,7 @@ class Broker:
                 "broker %d: cordoned.log.dirs: found %s, wanted some of %s, or *",
                 self.node_id,
                 ", ".join(sorted(unknown)),
-                ", ".join(self.logs.dirs),
+                ", ".join(self.logs.directories.paths),
             )
         cordoned = self.logs.directories.cordoned
         self.lifecycle.cordon([each for path, each in self._directory_ids.items() if path in cordoned])

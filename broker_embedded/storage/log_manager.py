@@ -91,15 +91,12 @@ class LogManager:
 
     # -- directories
 
-    @property
-    def dirs(self) -> Sequence[str]:
-        return self.directories.paths
-
     def cordon(self, wanted: Collection[str]) -> frozenset[str]:
         """Replace the set of cordoned directories ("*": all). Returns unknown names."""
         named = frozenset(path.rstrip("/") for path in wanted) - {"*"}
-        self.directories.cordoned = frozenset(self.dirs) if "*" in wanted else named & frozenset(self.dirs)
-        return named - frozenset(self.dirs)
+        paths = frozenset(self.directories.paths)
+        self.directories.cordoned = paths if "*" in wanted else named & paths
+        return named - paths
 
     def _logs_in(self, path: str) -> list[Log]:
         return [log for log in self._logs.values() if parent(log.directory) == path]

@@ -65,7 +65,7 @@ def refuse_unknown_dirs(ctx: RequestContext[HasOwnDirs], request: Message) -> No
         for config in resource.configs:
             if config.name != CORDONED:
                 continue
-            known = (*ctx.services.logs.dirs, "*")
+            known = (*ctx.services.logs.directories.paths, "*")
             given = (config.value or "").split(",")
             unknown = [path for path in map(str.strip, given) if path and path.rstrip("/") not in known]
             if unknown:

@@ -206,7 +206,7 @@ def _node_settings(broker: ConfigPlaces) -> list[SettingView]:
             ("process.roles", ConfigType.LIST, "broker,controller", "what this process does"),
             ("listeners", text, address, "where this broker accepts connections"),
             ("advertised.listeners", text, address, "the address of this broker that clients get"),
-            ("log.dirs", text, ",".join(broker.logs.dirs), "directories of its logs"),
+            ("log.dirs", text, ",".join(broker.logs.directories.paths), "directories of its logs"),
         )
     ]
 
