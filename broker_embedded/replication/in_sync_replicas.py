@@ -30,7 +30,7 @@ class InSyncReplicas:
 
     def __init__(
         self,
-        own: OwnBroker,
+        broker: OwnBroker,
         *,
         metadata: MetadataCache,
         controller: ControllerRequests | None,
@@ -38,7 +38,7 @@ class InSyncReplicas:
         on_advance: Callable[[Partition], None],
     ) -> None:
         """`led`: the partitions led here that have followers. `on_advance`: a high watermark has moved."""
-        self._own = own
+        self._broker = broker
         self._metadata = metadata
         self._led = led
         self._on_advance = on_advance
@@ -50,7 +50,7 @@ class InSyncReplicas:
         """Number of ISR shrink requests."""
         self.expansions = 0
         if controller is not None:
-            self._changes = AlterPartitionManager(own, controller=controller, on_settled=self.advance)
+            self._changes = AlterPartitionManager(broker, controller=controller, on_settled=self.advance)
             self._schedule()
 
     def close(self) -> None:
@@ -70,8 +70,8 @@ class InSyncReplicas:
         reached = leading.high_watermark(
             log_end_offset=own.log_end_offset,
             min_isr=partition.min_isr,
-            now_ms=self._own.clock.monotonic_ms(),
-            max_lag_ms=self._own.config().replica_lag_time_max_ms,
+            now_ms=self._broker.clock.monotonic_ms(),
+            max_lag_ms=self._broker.config().replica_lag_time_max_ms,
             is_eligible=self._is_eligible,
         )
         if reached is not None and reached > own.high_watermark and own.update_high_watermark(reached):
@@ -110,7 +110,7 @@ class InSyncReplicas:
             log_start_offset=log_start_offset,
             broker_epoch=broker_epoch,
             leader_end_offset=own.log_end_offset,
-            now_ms=self._own.clock.monotonic_ms(),
+            now_ms=self._broker.clock.monotonic_ms(),
         )
         if self._awaited:
             self._answered_for(partition.topic_partition, node)
@@ -120,7 +120,7 @@ class InSyncReplicas:
             change = leading.expansion(
                 node,
                 high_watermark=own.high_watermark,
-                broker_epoch=self._own.epoch(),
+                broker_epoch=self._broker.epoch(),
                 is_eligible=self._is_eligible,
             )
             if change is not None:
@@ -142,7 +142,7 @@ class InSyncReplicas:
         """
         if partition.leading is None:
             return
-        until_ms = self._own.clock.monotonic_ms() + AWAITED_MS
+        until_ms = self._broker.clock.monotonic_ms() + AWAITED_MS
         for node in partition.leading.followers:
             self._awaited.setdefault(node, {})[partition.topic_partition] = until_ms
 
@@ -151,7 +151,7 @@ class InSyncReplicas:
         awaited = self._awaited.get(node)
         if not awaited:
             return False
-        now_ms = self._own.clock.monotonic_ms()
+        now_ms = self._broker.clock.monotonic_ms()
         for topic_partition in [each for each, until_ms in awaited.items() if until_ms < now_ms]:
             self._answered_for(topic_partition, node)
         return node in self._awaited
@@ -171,14 +171,14 @@ class InSyncReplicas:
     # --- who lags
 
     def _schedule(self) -> None:
-        interval_ms = max(1, self._own.config().replica_lag_time_max_ms // 2)
-        self._due_ms = self._own.clock.monotonic_ms() + interval_ms
-        self._timer = self._own.loop.call_later(interval_ms / 1000, self._check)
+        interval_ms = max(1, self._broker.config().replica_lag_time_max_ms // 2)
+        self._due_ms = self._broker.clock.monotonic_ms() + interval_ms
+        self._timer = self._broker.loop.call_later(interval_ms / 1000, self._check)
 
     def _check(self) -> None:
         # A loop that stood still kept the followers' fetches waiting as well: they get another round.
-        late_ms = self._own.clock.monotonic_ms() - self._due_ms
-        if late_ms < self._own.config().replica_lag_time_max_ms // 4:
+        late_ms = self._broker.clock.monotonic_ms() - self._due_ms
+        if late_ms < self._broker.config().replica_lag_time_max_ms // 4:
             self.shrink_lagging()
         self._schedule()
 
@@ -186,7 +186,7 @@ class InSyncReplicas:
         """Ask for an ISR without the followers that have been behind for `replica.lag.time.max.ms`."""
         if self._changes is None:
             return
-        now_ms = self._own.clock.monotonic_ms()
+        now_ms = self._broker.clock.monotonic_ms()
         for partition in self._led():
             leading = partition.leading
             if leading is None:
@@ -194,8 +194,8 @@ class InSyncReplicas:
             change = leading.shrinking(
                 log_end_offset=partition.log.log_end_offset,
                 now_ms=now_ms,
-                max_lag_ms=self._own.config().replica_lag_time_max_ms,
-                broker_epoch=self._own.epoch(),
+                max_lag_ms=self._broker.config().replica_lag_time_max_ms,
+                broker_epoch=self._broker.epoch(),
             )
             if change is not None:
                 self.shrinks += 1
