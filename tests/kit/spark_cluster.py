@@ -104,7 +104,8 @@ class SparkCluster:
     def kill_executors(self) -> None:
         """Kill those that run, once there are any. Workers start others."""
         for pid in until(self.executors):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def replace_workers(self) -> None:
         """Kill the workers with their executors, and start others in their place."""
