@@ -20,7 +20,7 @@ INT_MAX = 2**31 - 1
 
 
 NAMESAKE = "group."
-"""As a group setting's synonym: the broker setting of this prefix and its own name."""
+"""Marks a group setting whose synonym is `group.` and its own name."""
 
 
 class InvalidConfig(ValueError):

@@ -28,7 +28,7 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 
 
 class OneBroker:
-    """A `LocalControl` of a cluster with one broker, whose states are only noted."""
+    """Stands in for `LocalControl`: a cluster with one broker, whose states are only noted."""
 
     def __init__(self, cluster: EmbeddedCluster, faults: Faults) -> None:
         self._cluster = cluster
