@@ -274,7 +274,8 @@ class _Plain(NamedTuple):
     record: type[Any]
     name: str
     renamed: Mapping[str, str] = {}
-    types: Mapping[str, Callable[[Any], Any]] = {}
+    """Kafka's name of a field, where it differs from ours."""
+    readers: Mapping[str, Callable[[Any], Any]] = {}
     """How a field is read: numbers of an enum, bytes that a buffer holds."""
 
     def write(self, record: Any) -> Encoded:
@@ -283,18 +284,18 @@ class _Plain(NamedTuple):
 
     def read(self, message: Message) -> Any:
         values = {name: getattr(message, self.renamed.get(name, name)) for name in self.record.__annotations__}
-        return self.record(**values | {name: read(values[name]) for name, read in self.types.items()})
+        return self.record(**values | {name: read(values[name]) for name, read in self.readers.items()})
 
 
 _CREDENTIAL = {"mechanism": ScramMechanism, "salt": bytes, "stored_key": bytes, "server_key": bytes}
 _PLAIN = (
     _Plain(UnregisterBroker, "UnregisterBrokerRecord"),
     _Plain(RemoveTopic, "RemoveTopicRecord"),
-    _Plain(SetConfig, "ConfigRecord", types={"resource_type": ResourceType}),
+    _Plain(SetConfig, "ConfigRecord", readers={"resource_type": ResourceType}),
     _Plain(ReserveProducerIds, "ProducerIdsRecord"),
     _Plain(SetFeatureLevel, "FeatureLevelRecord", renamed={"level": "feature_level"}),
-    _Plain(UserScramCredential, "UserScramCredentialRecord", types=_CREDENTIAL),
-    _Plain(RemoveUserScramCredential, "RemoveUserScramCredentialRecord", types={"mechanism": ScramMechanism}),
+    _Plain(UserScramCredential, "UserScramCredentialRecord", readers=_CREDENTIAL),
+    _Plain(RemoveUserScramCredential, "RemoveUserScramCredentialRecord", readers={"mechanism": ScramMechanism}),
     _Plain(RemoveAccessControlEntry, "RemoveAccessControlEntryRecord", {"acl_id": "id"}, {"acl_id": bytes}),
 )
 
