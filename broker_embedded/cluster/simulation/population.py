@@ -16,7 +16,7 @@ from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario, reads_c
 from broker_embedded.cluster.simulation.share_invariants import ShareInvariants
 from broker_embedded.cluster.simulation.share_workload import ShareLife
 from broker_embedded.cluster.simulation.transactional_workload import CopierLife, TransactionalLife
-from broker_embedded.cluster.simulation.workload import ConsumerLife, Life, ProducerLife, WorkloadProgress
+from broker_embedded.cluster.simulation.workload import ConsumerLife, LifeContext, ProducerLife, WorkloadProgress
 from broker_embedded.common.types import TopicPartition
 
 WRITERS = ("producer", "transact")
@@ -106,7 +106,7 @@ class Population:
     def _make(self, name: str, number: int) -> ProducerLife | ConsumerLife | TransactionalLife | CopierLife | ShareLife:
         random = self._random(f"{name}/{number}")
         network = self._network.host(name)
-        life = Life(
+        life = LifeContext(
             client=Client(name, network=network, bootstrap=bootstrap_of(self._scenario.brokers), random=random),
             label=f"{name}.{number}",
             scenario=self._scenario,

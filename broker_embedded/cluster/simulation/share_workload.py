@@ -8,14 +8,14 @@ from collections.abc import Callable
 from broker_embedded.cluster.simulation.clients.share_consumer import SimulatedShareConsumer
 from broker_embedded.cluster.simulation.scenario import TOPIC
 from broker_embedded.cluster.simulation.share_invariants import SHARE_GROUP, SHARE_LOCK_MS, ShareInvariants
-from broker_embedded.cluster.simulation.workload import Life
+from broker_embedded.cluster.simulation.workload import LifeContext
 from broker_embedded.common.types import TopicPartition
 
 
 class ShareLife:
     """One incarnation of a process with a member for each partition."""
 
-    def __init__(self, life: Life, *, shares: ShareInvariants, is_done: Callable[[int], bool]) -> None:
+    def __init__(self, life: LifeContext, *, shares: ShareInvariants, is_done: Callable[[int], bool]) -> None:
         self._life = life
         self._shares = shares
         self._is_done = is_done

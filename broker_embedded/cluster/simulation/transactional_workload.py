@@ -8,13 +8,13 @@ from broker_embedded.cluster.simulation.clients.consumer import SimulatedConsume
 from broker_embedded.cluster.simulation.clients.transactional import ProducerFenced, TransactionalProducer
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC
 from broker_embedded.cluster.simulation.transactions import ObservedTransaction
-from broker_embedded.cluster.simulation.workload import Life
+from broker_embedded.cluster.simulation.workload import LifeContext
 
 
 class TransactionalLife:
     """One incarnation of a transactional producer: fences the one before, and is fenced by the next."""
 
-    def __init__(self, life: Life, *, transactional_id: str) -> None:
+    def __init__(self, life: LifeContext, *, transactional_id: str) -> None:
         self._life = life
         self._producer = TransactionalProducer(life.client, transactional_id=transactional_id, now_ms=life.clock.now_ms)
         self._progress = life.progress
@@ -63,7 +63,7 @@ class CopierLife:
     A copy is `<original>@<incarnation>:<number>`: a copy that was aborted and the one that took its place differ.
     """
 
-    def __init__(self, life: Life, *, transactional_id: str) -> None:
+    def __init__(self, life: LifeContext, *, transactional_id: str) -> None:
         self._life = life
         self._group = f"group-of-{transactional_id}"
         self._consumer = SimulatedConsumer(

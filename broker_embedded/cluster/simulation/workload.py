@@ -38,7 +38,7 @@ class WorkloadProgress:
 
 
 @fact
-class Life:
+class LifeContext:
     """What one incarnation of a client has to live with. Each incarnation has a label of its own."""
 
     client: Client
@@ -58,7 +58,7 @@ class Life:
 class ProducerLife:
     """One incarnation of a producer: each value is sent by one incarnation only."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: LifeContext) -> None:
         self._life = life
         self._number = 0
 
@@ -84,7 +84,7 @@ class ProducerLife:
 class ConsumerLife:
     """One incarnation of a consumer: continues at its group's committed offsets."""
 
-    def __init__(self, life: Life, *, group: str, is_read_committed: bool) -> None:
+    def __init__(self, life: LifeContext, *, group: str, is_read_committed: bool) -> None:
         self._life = life
         self._consumer = SimulatedConsumer(
             life.client, group=group, coordinator_of=life.coordinator_of, is_read_committed=is_read_committed
