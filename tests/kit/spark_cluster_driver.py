@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def copy(
     return max(numbers) + 1
 
 
-def _gated(gate: str, waits: dict[str, str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _gated(gate: str, waits: dict[str, str], *, after: int = 0) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def wait(batches: Iterator[Any]) -> Iterator[Any]:
         import time
         from pathlib import Path
@@ -86,7 +86,10 @@ def _gated(gate: str, waits: dict[str, str]) -> Callable[[Iterator[Any]], Iterat
         batch = context.getLocalProperty("streaming.sql.batchId")
         name = f"begun-{batch}-{context.partitionId()}-{context.attemptNumber()}"
         go = next((file for beginning, file in waits.items() if name.startswith(beginning)), None)
-        for rows in batches:
+        for number, rows in enumerate(batches):
+            if number < after:
+                yield rows
+                continue
             half = rows.num_rows // 2
             yield rows.slice(0, half)
             with Path(gate, name).open("a") as begun:
@@ -127,9 +130,21 @@ def pipeline(spark: SparkSession, *, servers: str, source: str, folder: str) -> 
 
 
 def tables(
-    spark: SparkSession, *, servers: str, source: str, folder: str, gate: str, waits: dict[str, str], **_: Any
+    spark: SparkSession,
+    *,
+    servers: str,
+    source: str,
+    folder: str,
+    gate: str,
+    waits: dict[str, str],
+    kinds: Sequence[str] = ("delta", "iceberg"),
+    after: int = 0,
+    **_: Any,
 ) -> None:
-    """Write a topic into a Delta and an Iceberg table, in micro-batches whose tasks wait as those of `copy`."""
+    """Write a topic into a Delta and an Iceberg table, in micro-batches whose tasks wait as those of `copy`.
+
+    They wait behind this number of Arrow's batches.
+    """
     declared = Pipeline("tables", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
     text = ["CAST(value AS STRING) AS value"]
     declared.read_topic("read", source, select=text, maxOffsetsPerTrigger=40, tasks=2, rowsPerTask=10)
@@ -137,10 +152,12 @@ def tables(
 
     @declared.view
     def gated(read: DataFrame) -> DataFrame:
-        return read.mapInArrow(_gated(gate, waits), read.schema)
+        return read.mapInArrow(_gated(gate, waits, after=after), read.schema)
 
-    declared.write_delta("gated", f"{folder}/delta", name="delta")
-    declared.write_iceberg("gated", "lake.rows", catalog=catalog, name="iceberg")
+    if "delta" in kinds:
+        declared.write_delta("gated", f"{folder}/delta", name="delta")
+    if "iceberg" in kinds:
+        declared.write_iceberg("gated", "lake.rows", catalog=catalog, name="iceberg")
     with declared.start(spark, available_now=True) as running:
         running.await_end()
 

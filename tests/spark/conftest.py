@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from s3a_jars import Unavailable, s3a_jars
 from spark_cluster import SparkCluster
+from spark_copied import Copied
 from spark_processes import Service, Submitted
 
 from ottla.spark import JavaMissing, find_java, session
@@ -27,6 +28,7 @@ BESIDE = (
     "test_spark_portable.py",
     "test_spark_object_store.py",
     "test_spark_object_store_faults.py",
+    "test_spark_cluster_speculation.py",
     "test_spark_cluster.py",
     "test_spark_cluster_page.py",
 )
@@ -81,6 +83,11 @@ def cluster(tmp_path_factory):
 def driver(cluster):
     """The one driver that has the cluster, with both executors."""
     return cluster.only_driver()
+
+
+@pytest.fixture
+def copied(kafka, tmp_path):
+    return Copied(kafka, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -5,95 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import uuid
 
-import deltalake
 import polars
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
 from spark_cluster import until
-
-import ottla.columnar
+from spark_copied import ROWS, Copied, values_of
 
 pytest.importorskip("pyspark")
 
 from ottla.spark.checkpoints.offsets import tasks_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-ROWS = 60
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "50ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.minTaskRuntime": "500ms",
-}
-
-
-class Copied:
-    """A topic, its copy and what a reader of committed records sees of both."""
-
-    def __init__(self, kafka, folder, **options):
-        self.servers, self.folder, self.gate = kafka.bootstrap_servers, folder, folder / "gate"
-        self.gate.mkdir()
-        self.source, self.sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
-        for name in (self.source, self.sink):
-            kafka.create_topic(name, partitions=2, **options)
-        rows = [f"{p}-{i}" for p in range(2) for i in range(ROWS)]
-        partitions = [int(row[0]) for row in rows]
-        table = pa.table({"value": rows, "partition": pa.array(partitions, pa.int32())})
-        ottla.columnar.write(self.source, table, bootstrap_servers=self.servers)
-
-    def arguments(self, **more):
-        names = {"servers": self.servers, "source": self.source, "sink": self.sink, "folder": str(self.folder)}
-        return names | more
-
-    def gated(self, *waits, **more):
-        return self.arguments(gate=str(self.gate), waits=dict.fromkeys(waits, "go") | more)
-
-    def begun(self, name):
-        return until((self.gate / f"begun-{name}").exists, lambda: sorted(file.name for file in self.gate.iterdir()))
-
-    @property
-    def attempts(self):
-        """The attempts of tasks, as `begun-<batch>-<task>-<attempt>`."""
-        return sorted(file.name for file in self.gate.glob("begun-*"))
-
-    def go(self):
-        (self.gate / "go").touch()
-
-    @property
-    def tables_are_exact(self):
-        """Each row is in each table once, and no file of an attempt that failed is left."""
-        rows = sorted(f"{p}-{i}" for p in range(2) for i in range(ROWS))
-        uri, lake = f"sqlite:///{self.folder}/catalog.db", f"file://{self.folder}/warehouse"
-        iceberg = load_catalog("default", type="sql", uri=uri, warehouse=lake).load_table("lake.rows")
-        assert sorted(iceberg.scan().to_arrow().column("value").to_pylist()) == rows
-        assert sorted(polars.read_delta(str(self.folder / "delta"))["value"].to_list()) == rows
-        known = {path.removeprefix("file://") for path in iceberg.inspect.files().to_pydict()["file_path"]}
-        assert {str(file) for file in (self.folder / "warehouse").rglob("*.parquet")} == known
-        delta = deltalake.DeltaTable(str(self.folder / "delta")).file_uris()
-        assert {str(file) for file in (self.folder / "delta").rglob("*.parquet")} == set(delta)
-        return True
-
-    @property
-    def is_exact(self):
-        """Partitions know that a transaction is committed a moment after its coordinator."""
-        until(lambda: len(_values(self.servers, self.sink)) >= 2 * ROWS, "rows are missing")
-        assert sorted(_values(self.servers, self.sink)) == sorted(f"{p}-{i}" for p in range(2) for i in range(ROWS))
-        return True
-
-
-def _values(servers, topic):
-    table = ottla.columnar.read(topic, bootstrap_servers=servers, columns=("value",)).read_all()
-    return [value.decode() for value in table.column("value").to_pylist()]
-
-
-@pytest.fixture
-def copied(kafka, tmp_path):
-    return Copied(kafka, tmp_path)
 
 
 @pytest.mark.representative
@@ -120,9 +42,9 @@ def test_a_declared_pipeline_its_dead_letters_its_replay_and_its_switch(kafka, d
     for version in ("v1", "v2"):
         assert sorted(polars.read_delta(str(tmp_path / f"delta-{version}"))["n"].to_list()) == list(range(ROWS))
         topic = f"{source}.out-{version}"
-        until(lambda topic=topic: len(_values(kafka.bootstrap_servers, topic)) >= ROWS, "rows are missing")
-        assert sorted(_values(kafka.bootstrap_servers, topic), key=int) == [str(i) for i in range(ROWS)]
-    assert _values(kafka.bootstrap_servers, f"{source}.dead") == ["{"]
+        until(lambda topic=topic: len(values_of(kafka.bootstrap_servers, topic)) >= ROWS, "rows are missing")
+        assert sorted(values_of(kafka.bootstrap_servers, topic), key=int) == [str(i) for i in range(ROWS)]
+    assert values_of(kafka.bootstrap_servers, f"{source}.dead") == ["{"]
 
 
 def test_executors_that_are_killed_in_the_middle_of_a_task(cluster, driver, copied):
@@ -237,20 +159,6 @@ def test_tables_are_exact_though_leaders_of_kafka_are_killed(driver, make_cluste
     copied.go()
     driver.end()
     assert copied.tables_are_exact
-
-
-def test_a_speculative_copy_that_runs_beside_the_first_attempt(cluster, copied):
-    """The first attempt waits until its copy has begun, and wins: nothing fences it, so nothing is tried again."""
-    speculating = cluster.only_driver(**SPECULATION)
-    speculating.begin("copy", **copied.gated("begun-1-1-0", **{"begun-1-1-1": "over"}))
-    copied.begun("1-1-0")
-    copied.begun("1-1-1")
-    copied.go()
-    copied.begun("2-0-0")
-    (copied.gate / "over").touch()
-    speculating.end()
-    assert [name for name in copied.attempts if name.startswith("begun-1-1-")] == ["begun-1-1-0", "begun-1-1-1"]
-    assert copied.is_exact
 
 
 @pytest.mark.parametrize("job", ["copy", "tables"])
