@@ -21,6 +21,7 @@ from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerDead, PeerUnava
 from broker_embedded.common.promises import Promise
 from broker_embedded.server.net.connection import ClientConnection, RequestHandler
 from broker_embedded.server.net.network import Network
+from broker_embedded.server.net.rate_limited_log import RateLimitedLog
 from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ApiKey, codec, headers
 from ottla_wire.protocol.message import Message
@@ -79,7 +80,7 @@ class PeerConnections:
         self._network = network
         self._addresses = addresses
         self._dispatcher: RequestHandler | None = None
-        self._local = _LocalConnection()
+        self._local = _LocalConnection(RateLimitedLog(log, now_ms=lambda: int(loop.time() * 1000)))
         self._lines: dict[tuple[int, str], _PeerConnection] = {}
         self._knocks: set[asyncio.Task[bool]] = set()
         self._is_closed = False
@@ -458,8 +459,13 @@ class _Knock(asyncio.Protocol):
 class _LocalConnection(ClientConnection):
     """Stands for the connection in requests that a node makes to itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_limited: RateLimitedLog) -> None:
         self.client_host = "127.0.0.1"
+        self._log_limited = log_limited
+
+    @property
+    def log_limited(self) -> RateLimitedLog:
+        return self._log_limited
 
     @property
     def is_of_peer(self) -> bool:
