@@ -96,7 +96,7 @@ def test_a_worker_gives_way_before_its_next_run_is_chosen() -> None:
         return RunResult()
 
     workers = ThreadWorkers(
-        1,
+        count=1,
         poll_priority=Priority(),
         group="billing",
         execute={"handle": execute},

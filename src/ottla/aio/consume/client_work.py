@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.errors import KafkaError
@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from ottla.aio.aiokafka_internals import subscription_of
 from ottla.aio.client.client_errors import is_fenced
 from ottla.aio.consume.lookups import client_offsets, client_partitions, retry_positions
-from ottla.app.member.client_commands import ClientCommands
+from ottla.app.member.client_commands import ClientCommands, CommandParts
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -34,7 +34,7 @@ _LAST_COMMIT_S: Final = 3.0
 class ClientWork(ClientCommands):
     """The calls of one client. `client` is set before anything is done."""
 
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, **parts: Unpack[CommandParts]) -> None:
         super().__init__(**parts)
         self._commits: set[asyncio.Task[KafkaError | None]] = set()
         self._lookups: set[asyncio.Task[None]] = set()

@@ -18,7 +18,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as ClientPartition
@@ -47,7 +47,7 @@ from ottla.aio.consume.subscribed_topics import await_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.member.member_core import HINDERED_S, LEAVE_S, MemberCore
 from ottla.app.member.start_offsets import known_starts
 from ottla.app.member.static_members import SharedInstanceId
@@ -82,7 +82,7 @@ class GroupMember(MemberCore):
     _on_asyncio = True
     _wait_for_broker = staticmethod(wait_for_broker)
 
-    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Any) -> None:
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Unpack[MemberParts]) -> None:
         super().__init__(options, **parts)
         settings = options.settings
         names = offered(settings, on_asyncio=True)
@@ -104,8 +104,8 @@ class GroupMember(MemberCore):
         self._intake = Intake(self._priority_of)
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._work = self._calls_of(ClientWork)
-        self._workers: Workers = self._workers_of(Workers, options, execute, is_stopping=self._is_stopping)
+        self._work = ClientWork(**self._command_parts())
+        self._workers: Workers = Workers(is_stopping=self._is_stopping, **self._worker_parts(execute))
         self._transactions: Transactions | None = None
         if options.transactions is not None:
             self._transactions = Transactions(options.transactions, join=self.membership, **self._commit_parts())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
 from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import QueueMember
+from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.queues.core.effects import Effect
 from ottla.stepping import run_async
@@ -23,14 +24,21 @@ class AsyncQueueMember(QueueMember):
     _wait_for_broker = staticmethod(wait_for_broker)
     _workers: Workers
 
-    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+    def __init__(
+        self,
+        options: MemberOptions,
+        *,
+        execute: Mapping[str, Execute],
+        queue: QueueOptions,
+        **parts: Unpack[MemberParts],
+    ) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
-        super().__init__(options, **parts)
+        super().__init__(options, execute=execute, queue=queue, **parts)
 
     def _make_workers(self, execute: Mapping[str, Execute]) -> Workers:
-        return self._workers_of(Workers, execute, is_stopping=self._is_stopping)
+        return Workers(is_stopping=self._is_stopping, **self._worker_parts(execute))
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
         """Return the run that a worker task handles, or has handled last. Safe in any thread."""

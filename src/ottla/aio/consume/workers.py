@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
-from ottla.app.member.handler_workers import CLEAN_UP_S, WorkerBase
+from ottla.app.member.handler_workers import CLEAN_UP_S, WorkerBase, WorkerParts
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 
 Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
@@ -21,8 +21,8 @@ _BREATHE_S: Final = 0.004
 class Workers(WorkerBase):
     """The worker tasks of one group member."""
 
-    def __init__(self, count: int, *, is_stopping: asyncio.Event, **parts: Any) -> None:
-        super().__init__(count, **parts)
+    def __init__(self, *, is_stopping: asyncio.Event, **parts: Unpack[WorkerParts]) -> None:
+        super().__init__(**parts)
         self._is_stopping = is_stopping
         self._runs: asyncio.Queue[Run] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []

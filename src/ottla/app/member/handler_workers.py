@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict, Unpack
 
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.clock import Clock
@@ -37,9 +37,24 @@ class Step(Protocol):
     def __call__(self, event: events.Event, *, takes_run: bool = False) -> Run | None: ...
 
 
+class WorkerParts(TypedDict):
+    """What workers are given by their member."""
+
+    count: int
+    group: str
+    execute: Mapping[str, Callable[[Run], Any]]
+    """The code of each handler."""
+    step: Step
+    end: Callable[[BaseException], None]
+    """Stops the member."""
+    batches: Collection[str]
+    """The handlers that take batches."""
+    hooks: Listeners
+    clock: Clock
+
+
 class WorkerBase(ABC):
-    """The workers of one group member. `execute` has the code of each handler, `batches` names the handlers that take
-    batches, `end` stops the member.
+    """The workers of one group member.
 
     A worker that finished a run reports it to the session, and usually gets its next run in the same step, without the
     queue. One whose run waits for acknowledgements takes the next as well.
@@ -48,26 +63,15 @@ class WorkerBase(ABC):
     _runs: Any
     """The queue of the shell. A None in it ends a worker."""
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        group: str,
-        execute: Mapping[str, Callable[[Run], Any]],
-        step: Step,
-        end: Callable[[BaseException], None],
-        batches: Collection[str],
-        hooks: Listeners,
-        clock: Clock,
-    ) -> None:
-        self._count = count
-        self._group = group
-        self._execute = dict(execute)
-        self._step = step
-        self._end = end
-        self._hooks = hooks
-        self._batches = frozenset(batches)
-        self._clock = clock
+    def __init__(self, **parts: Unpack[WorkerParts]) -> None:
+        self._count = parts["count"]
+        self._group = parts["group"]
+        self._execute = dict(parts["execute"])
+        self._step = parts["step"]
+        self._end = parts["end"]
+        self._hooks = parts["hooks"]
+        self._batches = frozenset(parts["batches"])
+        self._clock = parts["clock"]
         self._at: dict[Any, Run] = {}
         """The run that each thread or task handles, or handled last."""
 
@@ -176,8 +180,8 @@ class ThreadWorkers(WorkerBase):
     """The worker threads of one group member. Between two runs they yield to the poll thread, by `poll_priority`. The
     thread that brings the last acknowledgement of a run reports the run to the session."""
 
-    def __init__(self, count: int, *, poll_priority: PollThreadPriority | None = None, **parts: Any) -> None:
-        super().__init__(count, **parts)
+    def __init__(self, *, poll_priority: PollThreadPriority | None = None, **parts: Unpack[WorkerParts]) -> None:
+        super().__init__(**parts)
         self._poll_priority = poll_priority
         self._runs: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
-from typing import Any, ClassVar, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict, Unpack
 
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.app.once.once_settings import OnceSettings
@@ -62,16 +62,24 @@ class FailedWriteSink(Protocol):
         """Start writing. Must not raise, and must eventually call `on_written`."""
 
 
+class MemberParts(TypedDict):
+    """What a member is given by its owner."""
+
+    dead_letters: FailedWriteSink
+    """Writes failed records, to retry topics as well."""
+    on_stop: NotRequired[Callable[[], object]]
+    """Called when the member has ended."""
+
+
 class MemberBase(ABC):
     """See the module."""
 
-    _wait_for_broker: ClassVar[Callable[..., Any]]
+    @staticmethod
+    @abstractmethod
+    def _wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> Any:
+        """Wait until a broker listens at the address. On an event loop this is to be awaited."""
 
-    def __init__(
-        self, options: MemberOptions, *, dead_letters: FailedWriteSink, on_stop: Callable[[], object] = lambda: None
-    ) -> None:
-        """`dead_letters` writes failed records, to retry topics as well. `on_stop` is called when the member has
-        ended."""
+    def __init__(self, options: MemberOptions, **parts: Unpack[MemberParts]) -> None:
         check_servers(options.settings)
         say_which_address(options.settings)
         self.group = options.group
@@ -84,8 +92,8 @@ class MemberBase(ABC):
             group=options.group,
             tokens=tokens_of_client(options.settings),
         )
-        self._failed_writes = dead_letters
-        self._on_stop = on_stop
+        self._failed_writes = parts["dead_letters"]
+        self._on_stop = parts.get("on_stop", lambda: None)
         self._drain_s = options.drain_s
         self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
         self._topics_timeout_s = options.topics_timeout_s

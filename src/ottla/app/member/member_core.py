@@ -31,12 +31,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Unpack
 
 from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
+from ottla.app.member.client_commands import CommandParts
 from ottla.app.member.client_error_log import ClientErrorLog
-from ottla.app.member.handler_workers import WorkerBase
-from ottla.app.member.member_base import MemberBase, MemberOptions
+from ottla.app.member.handler_workers import WorkerBase, WorkerParts
+from ottla.app.member.member_base import MemberBase, MemberOptions, MemberParts
 from ottla.app.member.member_commits import CommitParts, MemberCommits
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import StartOffsets
@@ -74,8 +75,6 @@ from ottla.telemetry import Throttling, log_event
 from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
 from ottla.wire_client.group.group_offsets import assignor_in_use
 
-W = TypeVar("W")
-
 ANSWER_S: Final = 10.0
 """How long what listens there may take to answer, and not longer than `start_timeout_s`."""
 
@@ -100,7 +99,7 @@ class MemberCore(MemberBase):
     _has_changed: Callable[[], object]
     """Wakes whatever waits for a change of the session. Called with the session guarded."""
 
-    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+    def __init__(self, options: MemberOptions, **parts: Unpack[MemberParts]) -> None:
         super().__init__(options, **parts)
         self._priority_of = priority_of_topics(options.plans)
         if options.transactions is not None:
@@ -274,21 +273,19 @@ class MemberCore(MemberBase):
         """Return what an object that commits for this member needs of it."""
         return {"holds": self._holds, "tell": self._on_transaction_event, "end": self._cannot_commit}
 
-    def _workers_of(
-        self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any
-    ) -> W:
-        """Return what runs handlers. A plan without code to execute is pulled: its runs are taken with `take_run`."""
-        return make(
-            sum(plan.concurrency for plan in options.plans if plan.name in execute),
-            group=self.group,
-            execute=execute,
-            step=self._step,
-            end=self._end,
-            batches={plan.name for plan in options.plans if plan.is_batch},
-            hooks=self._hooks,
-            clock=self._clock,
-            **parts,
-        )
+    def _worker_parts(self, execute: Mapping[str, Callable[[Run], Any]]) -> WorkerParts:
+        """Return what the workers that run handlers need of the member. A plan without code to execute is pulled: its
+        runs are taken with `take_run`."""
+        return {
+            "count": sum(plan.concurrency for plan in self._plans if plan.name in execute),
+            "group": self.group,
+            "execute": execute,
+            "step": self._step,
+            "end": self._end,
+            "batches": {plan.name for plan in self._plans if plan.is_batch},
+            "hooks": self._hooks,
+            "clock": self._clock,
+        }
 
     def _holds(self, topic_partition: TopicPartition, epoch: int) -> bool:
         """Return whether a partition is this member's, without interruption since `epoch`."""
@@ -316,16 +313,16 @@ class MemberCore(MemberBase):
         check_timestamp(timestamp_ms)
         check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
 
-    def _calls_of(self, make: Callable[..., W]) -> W:
-        """Return the object that carries out the session's client calls."""
-        return make(
-            group=self.group,
-            step=self._step,
-            error_log=self._error_log,
-            watch=self._watch,
-            clock=self._clock,
-            look=self._offset_poller.ask,
-        )
+    def _command_parts(self) -> CommandParts:
+        """Return what carries out the session's client calls needs of the member."""
+        return {
+            "group": self.group,
+            "step": self._step,
+            "error_log": self._error_log,
+            "watch": self._watch,
+            "clock": self._clock,
+            "look": self._offset_poller.ask,
+        }
 
     def _health(self, *, loop: str, is_running: bool, has_started: bool) -> Health:
         with self._guard:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Unpack
 
 from ottla.app.member.broker_wait import wait_for_broker
 from ottla.app.member.handler_workers import Execute, ThreadWorkers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.member.member_core import MemberCore
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.consumer.model import events
@@ -25,7 +25,7 @@ class ThreadedMember(MemberCore):
 
     _wait_for_broker = staticmethod(wait_for_broker)
 
-    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Any) -> None:
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Unpack[MemberParts]) -> None:
         super().__init__(options, **parts)
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()
@@ -33,9 +33,7 @@ class ThreadedMember(MemberCore):
         self._make_locks()
         self._poll_priority = None if self._priority_of is None else PollThreadPriority()
         """Limits of the fetching thread, if topics have priorities."""
-        self._workers: ThreadWorkers = self._workers_of(
-            ThreadWorkers, options, execute, poll_priority=self._poll_priority
-        )
+        self._workers: ThreadWorkers = ThreadWorkers(poll_priority=self._poll_priority, **self._worker_parts(execute))
 
     # Life
 

@@ -9,9 +9,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Unpack
 
-from ottla.app.member.member_base import MemberBase, MemberOptions
+from ottla.app.member.member_base import MemberBase, MemberOptions, MemberParts
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, RejectWithDeadLetter, Release, Verdict, WaitUntil
@@ -26,7 +26,7 @@ from ottla.telemetry import log_event
 class JobSettlement(MemberBase):
     """The half of `QueueMember` that carries out verdicts."""
 
-    def __init__(self, options: MemberOptions, *, queue: QueueOptions, **parts: Any) -> None:
+    def __init__(self, options: MemberOptions, *, queue: QueueOptions, **parts: Unpack[MemberParts]) -> None:
         super().__init__(options, **parts)
         self.queue = queue
         self._plan = options.plans[0]

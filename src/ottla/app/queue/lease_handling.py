@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.handler_workers import WorkerBase
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.job_settlement import JobSettlement
 from ottla.app.queue.queue_metrics import QueueMetrics
+from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Verdict, is_success
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice
@@ -30,10 +32,10 @@ from ottla.queues.core.lease import Lease, LeaseState
 class LeaseHandling(JobSettlement):
     """The part of `QueueMember` that hands leases out to workers, and takes back their results."""
 
-    _workers: Any
+    _workers: WorkerBase
 
-    def __init__(self, options: MemberOptions, **parts: Any) -> None:
-        super().__init__(options, **parts)
+    def __init__(self, options: MemberOptions, *, queue: QueueOptions, **parts: Unpack[MemberParts]) -> None:
+        super().__init__(options, queue=queue, **parts)
         self._metrics = QueueMetrics(self._watch, self._client, handler=self._plan.name)
         self._dead_worker: str | None = None
         self._last_delivery = self.queue.max_attempts + 1

@@ -17,12 +17,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Unpack
 
-from ottla.app.member.handler_workers import WorkerBase
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.handler_workers import WorkerBase, WorkerParts
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.lease_handling import LeaseHandling
+from ottla.app.queue.queue_options import QueueOptions
 from ottla.config.topic_presence import TOPICS_LONGEST_S
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.readiness.health import Health
@@ -36,8 +37,6 @@ from ottla.records import TopicPartition
 from ottla.stepping import Steps
 from ottla.wire_client.client_settings import connection_settings
 
-W = TypeVar("W")
-
 LEAVE_S: Final = 5.0
 """How long the last acknowledgements may take, after the handlers had their time."""
 
@@ -48,8 +47,15 @@ _LEAST_WAITING: Final = 16
 class QueueMember(LeaseHandling):
     """See the module."""
 
-    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Callable[[Run], Any]], **parts: Any) -> None:
-        super().__init__(options, **parts)
+    def __init__(
+        self,
+        options: MemberOptions,
+        *,
+        execute: Mapping[str, Callable[[Run], Any]],
+        queue: QueueOptions,
+        **parts: Unpack[MemberParts],
+    ) -> None:
+        super().__init__(options, queue=queue, **parts)
         self._has_started = False
         self._has_ended = False
         self._workers = self._make_workers({name: self._begun(code) for name, code in execute.items()})
@@ -183,18 +189,17 @@ class QueueMember(LeaseHandling):
         )
         self._last_delivery = max(found.delivery_count_limit, self.queue.max_attempts + 1)
 
-    def _workers_of(self, make: Callable[..., W], execute: Mapping[str, Callable[[Run], Any]], **parts: Any) -> W:
-        return make(
-            self._plan.concurrency,
-            group=self.group,
-            execute=execute,
-            step=self._step,
-            end=self._end,
-            batches=(),
-            hooks=self._hooks,
-            clock=self._clock,
-            **parts,
-        )
+    def _worker_parts(self, execute: Mapping[str, Callable[[Run], Any]]) -> WorkerParts:
+        return {
+            "count": self._plan.concurrency,
+            "group": self.group,
+            "execute": execute,
+            "step": self._step,
+            "end": self._end,
+            "batches": (),
+            "hooks": self._hooks,
+            "clock": self._clock,
+        }
 
     def _ended(self, error: BaseException | None) -> None:
         """Take in that the client has left its group, or cannot go on."""

@@ -18,10 +18,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, Unpack
 from uuid import uuid4
 
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.handler_workers import Execute
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.threaded_member import ThreadedMember
@@ -105,10 +106,10 @@ _FENCED: Final = frozenset(
 class ColumnGroupMember(ThreadedMember):
     """Runs one group membership from `start` to `close`. Handlers of records in the same group get records."""
 
-    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Unpack[MemberParts]) -> None:
         flow = options.flow or FlowLimits()
         flow = replace(flow, total_bytes=max(1, round(flow.total_bytes * _BUFFERED)))
-        super().__init__(replace(options, flow=flow), **parts)
+        super().__init__(replace(options, flow=flow), execute=execute, **parts)
         settings = options.settings
         self._broker_metrics = BrokerMetrics(self._hooks, client=self.client_name, now_ms=self._now_ms())
         self._wire = _wire_settings(settings).with_changes(on_exchange=self._broker_metrics.answered)

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.app.member.client_commands import ClientCommands
+from ottla.app.member.client_commands import ClientCommands, CommandParts
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -35,7 +35,7 @@ from ottla.telemetry import log_event
 class ClientWork(ClientCommands):
     """The queue in front of one client. `client` is set before anything is served."""
 
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, **parts: Unpack[CommandParts]) -> None:
         super().__init__(**parts)
         self.is_over: Callable[[], bool] = lambda: False
         """Whether the member has ended, and its client was left to itself."""

@@ -21,13 +21,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.handler_workers import Execute
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.threaded_member import ThreadedMember
@@ -88,8 +89,8 @@ _UNREAD_S: Final = 0.1
 class GroupMember(ThreadedMember):
     """Runs one group membership from `start` to `close`. Base of the runner's members and of `Consumer`."""
 
-    def __init__(self, options: MemberOptions, **parts: Any) -> None:
-        super().__init__(options, **parts)
+    def __init__(self, options: MemberOptions, *, execute: Mapping[str, Execute], **parts: Unpack[MemberParts]) -> None:
+        super().__init__(options, execute=execute, **parts)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
         strategy = str(options.settings.get("partition.assignment.strategy") or "")
@@ -103,7 +104,7 @@ class GroupMember(ThreadedMember):
         """Offsets to read again in partitions with a message whose headers are temporarily unavailable."""
         self._is_leaving = False
         """Whether the session has sent its last commit: partitions revoked later have nothing to commit."""
-        self._work = self._calls_of(ClientWork)
+        self._work = ClientWork(**self._command_parts())
         self._work.is_over = self._is_stopped.is_set
         self._transactions: Transactions | None = None
         if options.transactions is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Unpack
 
 from ottla.app.member.broker_wait import wait_for_broker
 from ottla.app.member.handler_workers import Execute, ThreadWorkers
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_base import MemberOptions, MemberParts
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import QueueMember
+from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
 from ottla.queues.core.effects import Effect
 from ottla.stepping import run
@@ -21,12 +22,19 @@ class ThreadedQueueMember(QueueMember):
 
     _wait_for_broker = staticmethod(wait_for_broker)
 
-    def __init__(self, options: MemberOptions, **parts: Any) -> None:
+    def __init__(
+        self,
+        options: MemberOptions,
+        *,
+        execute: Mapping[str, Execute],
+        queue: QueueOptions,
+        **parts: Unpack[MemberParts],
+    ) -> None:
         self._is_stopped = threading.Event()
-        super().__init__(options, **parts)
+        super().__init__(options, execute=execute, queue=queue, **parts)
 
     def _make_workers(self, execute: Mapping[str, Execute]) -> ThreadWorkers:
-        return self._workers_of(ThreadWorkers, execute)
+        return ThreadWorkers(**self._worker_parts(execute))
 
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         self._prepare(should_give_up)
