@@ -23,7 +23,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.time import VirtualClock
 from ottla.admin import Admin
 from ottla.columnar import Cluster, Outcome, add_marker, begin_transaction, end_transaction, wire_settings
-from ottla.errors import ConfigError, FencedError, InputError
+from ottla.errors import ConfigError, FencedError, InputError, RetriableError
 from ottla.records import TopicPartition
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.writing import exactly_once
@@ -93,6 +93,22 @@ def batch(kafka, make_topic):
     settings = wire_settings({"retry.backoff.ms": 10}, bootstrap_servers=kafka.bootstrap_servers)
     with Cluster(settings) as cluster:
         options = SinkOptions(wire=settings, topic=topic, is_exactly_once=True, transactional_id_prefix=topic)
+        yield Batch(cluster, options)
+
+
+@pytest.fixture
+def own_kafka():
+    """A broker whose faults no other test sees."""
+    with EmbeddedCluster() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def own_batch(own_kafka):
+    own_kafka.create_topic("out")
+    settings = wire_settings({"retry.backoff.ms": 10}, bootstrap_servers=own_kafka.bootstrap_servers)
+    with Cluster(settings) as cluster:
+        options = SinkOptions(wire=settings, topic="out", is_exactly_once=True, transactional_id_prefix="out")
         yield Batch(cluster, options)
 
 
@@ -394,6 +410,64 @@ def test_a_batch_that_was_decided_with_another_prefix_or_topic_is_refused(kafka,
     other.run(3)
     written = committed(kafka, batch) + (committed(kafka, other) if changed == "topic" else [])
     assert sorted(written) == expected(0, 1, 2, 3)
+
+
+def decided_by_another_prefix(batch):
+    """Another query on the same checkpoint and topic, at a batch that the first had committed in part."""
+    batch.run(0)
+    decided_and_died(batch, 1, (0, 0, 0), ends=[0])
+    other = Batch(batch.cluster, replace(batch.options, transactional_id_prefix="other"))
+    other.query = batch.query
+    return other
+
+
+@pytest.mark.parametrize("answer", ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "REQUEST_TIMED_OUT"])
+def test_groups_of_a_coordinator_that_loads_are_waited_for(own_kafka, own_batch, answer):
+    """It lists the groups of those partitions that it has loaded, and leaves the decision out."""
+    other = decided_by_another_prefix(own_batch)
+    messages = other.prepare(1)
+    with (
+        own_kafka.faults.add(api="LIST_GROUPS", error=answer, count=2) as answered,
+        pytest.raises(ConfigError, match="transactionalIdPrefix: found 'other'"),
+    ):
+        commit_batch(other.options, other.cluster, messages, 1)
+    assert answered.hits == 2
+    abort_batch(other.cluster, messages)  # as Spark does
+    own_batch.run(1)
+    assert committed(own_kafka, own_batch) == expected(0, 1)
+
+
+def test_a_batch_is_not_committed_unchecked_if_a_broker_lists_no_groups(own_kafka, own_batch):
+    other = decided_by_another_prefix(own_batch)
+    messages = other.prepare(1)
+    impatient = wire_settings(
+        {"retry.backoff.ms": 10, "default.api.timeout.ms": 300, "request.timeout.ms": 300},
+        bootstrap_servers=own_kafka.bootstrap_servers,
+    )
+    with (
+        own_kafka.faults.add(api="LIST_GROUPS", error="COORDINATOR_LOAD_IN_PROGRESS"),
+        Cluster(impatient) as cluster,
+        pytest.raises(RetriableError, match=r"gave up after 0\.3 s .*COORDINATOR_LOAD_IN_PROGRESS"),
+    ):
+        commit_batch(other.options, cluster, messages, 1)
+    abort_batch(other.cluster, messages)
+    own_batch.run(1)
+    assert committed(own_kafka, own_batch) == expected(0, 1)
+
+
+@pytest.mark.parametrize("api", ["LIST_GROUPS", "OFFSET_FETCH"])
+def test_a_batch_that_the_acls_let_nobody_check_is_committed_with_a_warning(own_kafka, own_batch, caplog, api):
+    """LIST_GROUPS names groups that the client may not describe where it may describe the cluster."""
+    other = decided_by_another_prefix(own_batch)
+    group = f"{own_batch.options.transactional_id_prefix}-{own_batch.query}"
+    of_group = {"group": group} if api == "OFFSET_FETCH" else {}
+    with own_kafka.faults.add(api=api, error="GROUP_AUTHORIZATION_FAILED", **of_group) as answered:
+        other.run(1)
+    assert answered.hits
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "ottla.spark.writing.sink_identity"]
+    looked_at = "the groups of the cluster" if api == "LIST_GROUPS" else f"group {group}"
+    assert f"batch 1 is committed without a look at {looked_at}: " in warning
+    assert "its rows may be written twice" in warning
 
 
 def test_a_batch_without_rows_needs_no_transaction(kafka, batch):

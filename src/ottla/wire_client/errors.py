@@ -16,6 +16,7 @@ __all__ = [
     "BrokerRefused",
     "CorruptBatch",
     "DecodeLimitExceeded",
+    "Forbidden",
     "OffsetOutOfRange",
     "PartitionUnavailable",
     "PartitionsRefused",
@@ -60,6 +61,10 @@ class BatchRefused(BrokerRefused, has_page=False):
     def __init__(self, text: str, *, is_too_large: bool = False) -> None:
         self.is_too_large = is_too_large
         super().__init__(text)
+
+
+class Forbidden(BrokerRefused, has_page=False):
+    """Allow what the message names: the principal lacks the ACL."""
 
 
 class WriteForbidden(BrokerRefused, ConfigError, has_page=False):

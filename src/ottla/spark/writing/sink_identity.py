@@ -5,7 +5,8 @@ With another of them, the markers of the batch in flight are not found, and its 
 - The first start keeps both in a small file beside the checkpoint, and a start that differs is refused. A query that is
   no pipeline's can do so on local disk only: Spark makes its writer in a process without a session.
 - Before the driver commits a batch that does not follow one of its own, it looks for a decision on this batch under
-  another name or topic, wherever the checkpoint is. It needs Describe on the groups of the former prefix.
+  another name or topic, wherever the checkpoint is. It needs Describe on the groups of the former prefix, and brokers
+  that list all of their groups: a batch is not committed unchecked because one of them is still loading.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ottla.spark.checkpoints.files import files_of
 from ottla.spark.options import SinkOptions
 from ottla.spark.writing.commit_decision import Decider
 from ottla.wire_client import Cluster
+from ottla.wire_client.errors import ApiNotServed, Forbidden
 from ottla.wire_client.group.group_offsets import committed_offsets, list_group_names
 
 log = logging.getLogger(__name__)
@@ -55,24 +57,40 @@ def check_identity(options: SinkOptions) -> None:
 def check_decisions(options: SinkOptions, cluster: Cluster, decider: Decider, batch: int) -> None:
     """Raise ConfigError if this batch, or a later one, was decided with another prefix or topic.
 
-    A batch that follows one of its own decisions needs no look. Never fails for a broker that does not answer.
+    A batch that follows one of its own decisions needs no look. Raises a RetriableError if brokers do not answer in
+    time: the batch must not be committed unchecked. Without the ACL for a look, logs a warning.
     """
     if 0 < batch <= decider.number:
         return
     query = decider.query.removeprefix(options.transactional_id_prefix)
+    groups = {decider.query}
     try:
-        for group in {decider.query, *list_group_names(cluster, ends_with=query)}:
-            prefix = group.removesuffix(query)
-            for place, (number, _) in committed_offsets(cluster, group, None, require_stable=False).items():
-                if number <= batch or (group, place) == (decider.query, decider.place):
-                    continue
-                if prefix != options.transactional_id_prefix:
-                    raise _differs("transactionalIdPrefix", options.transactional_id_prefix, prefix, f"group {group}")
-                raise _differs("topic", options.topic, place.topic, f"group {group}")
-    except ConfigError:
-        raise
-    except OttlaError as error:
-        log.debug("groups of query %s were not looked at: %s", query, error)
+        groups.update(list_group_names(cluster, ends_with=query))
+    except (Forbidden, ApiNotServed) as error:
+        _warn(batch, "the groups of the cluster", error)
+    for group in sorted(groups):
+        prefix = group.removesuffix(query)
+        try:
+            places = committed_offsets(cluster, group, None, require_stable=False)
+        except Forbidden as error:
+            _warn(batch, f"group {group}", error)
+            continue
+        for place, (number, _) in places.items():
+            if number <= batch or (group, place) == (decider.query, decider.place):
+                continue
+            if prefix != options.transactional_id_prefix:
+                raise _differs("transactionalIdPrefix", options.transactional_id_prefix, prefix, f"group {group}")
+            raise _differs("topic", options.topic, place.topic, f"group {group}")
+
+
+def _warn(batch: int, what: str, error: OttlaError) -> None:
+    log.warning(
+        "batch %d is committed without a look at %s: %s. If transactionalIdPrefix or the topic is another than in"
+        " earlier runs on this checkpoint, its rows may be written twice",
+        batch,
+        what,
+        error,
+    )
 
 
 def _differs(name: str, found: object, wanted: object, where: str) -> ConfigError:

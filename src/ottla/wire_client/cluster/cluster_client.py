@@ -18,7 +18,7 @@ from ottla.patterns import Pattern
 from ottla.retrying import try_again
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
-from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla.wire_client.errors import BrokerRefused, Forbidden, PartitionUnavailable
 from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -376,5 +376,6 @@ class Cluster:
 
 
 def refused(what: str, code: ErrorCode) -> BrokerRefused:
-    """Return the error for an answer that a retry will not change."""
-    return BrokerRefused(f"{what}: the broker returned {code.name}")
+    """Return the error for an answer that a retry will not change: `Forbidden` where an ACL is missing."""
+    kind = Forbidden if code.name.endswith("_AUTHORIZATION_FAILED") else BrokerRefused
+    return kind(f"{what}: the broker returned {code.name}")

@@ -14,7 +14,7 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster, refused
 from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates, with_coordinator
-from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla.wire_client.group.classic_protocol import leave_request
 from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -123,16 +123,25 @@ def delete_group(cluster: Cluster, group: str) -> None:
 
 
 def list_group_names(cluster: Cluster, *, ends_with: str) -> list[str]:
-    """Return the groups with this ending. Brokers leave out those that the client may not describe."""
-    cluster.refresh(())
-    found: set[str] = set()
-    for node_id in cluster.addresses:
-        answer = cluster.ask_broker(node_id).call(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []})
-        code = ErrorCode.of(answer.error_code)
-        if code is not ErrorCode.NONE:
-            raise refused(f"groups of broker {node_id}", code)
-        found |= {each.group_id for each in answer.groups}
-    return sorted(name for name in found if name.endswith(ends_with))
+    """Return the groups with this ending. Brokers leave out those that the client may not describe.
+
+    Raises a RetriableError if a broker has not listed all of its groups within `default.api.timeout.ms`.
+    """
+
+    def attempt() -> list[str]:
+        cluster.refresh(())
+        found: set[str] = set()
+        for node_id in cluster.addresses:
+            answer = cluster.ask_broker(node_id).call(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []})
+            code = ErrorCode.of(answer.error_code)
+            if code in MOVED:  # it loads a partition of __consumer_offsets, and leaves its groups out
+                raise PartitionUnavailable(f"groups of broker {node_id}: the broker returned {code.name}")
+            if code is not ErrorCode.NONE:
+                raise refused(f"groups of broker {node_id}", code)
+            found |= {each.group_id for each in answer.groups}
+        return sorted(name for name in found if name.endswith(ends_with))
+
+    return cluster.until(attempt, what=f"groups that end with {ends_with}")
 
 
 def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
