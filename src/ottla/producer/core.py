@@ -24,7 +24,7 @@ from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError,
 from ottla.failures.expiry import EXPIRES_HEADER, Span, with_expiry
 from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
-from ottla.producer.encoded import check_topic, placed, topic_name
+from ottla.producer.encoded import check_topic, topic_name
 from ottla.producer.event_options import with_event
 from ottla.producer.explain import Explain
 from ottla.producer.later import DelayedSend, checked_schedule, later_of, scheduled
@@ -33,7 +33,7 @@ from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
-from ottla.producer.signature import BulkOptions, PartitionerName, Profile, SendOptions
+from ottla.producer.signature import BULK_OPTIONS, SEND_OPTIONS, BulkOptions, PartitionerName, Profile, check_names
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_steps import TransactionCalls
@@ -194,13 +194,13 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     def _apply_send_options(
         self, topic: str, headers: Headers, options: Mapping[str, Any]
-    ) -> tuple[str, Headers, int | None, int | None, DelayedSend | None]:
-        """Return (topic, headers, partition, timestamp, when to deliver the record if not now) by the options of a
-        `send`. Raises TypeError for one that there is not."""
-        self._check_names("send", options, SendOptions)
+    ) -> tuple[str, Headers, DelayedSend | None]:
+        """Return (topic, headers, when to deliver the record if not now) by the options of a `send` beside those that
+        the shell takes itself. Raises TypeError for one that there is not."""
+        if not options.keys() <= SEND_OPTIONS:
+            check_names(f"{type(self).__name__}.send", options, SEND_OPTIONS)
         if options.get("priority") is None:
             topic = topic_name(topic)
-        partition, timestamp_ms = placed(topic, options.get("partition"), options.get("timestamp_ms"))
         event_type, subject, event_id = options.get("event_type"), options.get("subject"), options.get("event_id")
         if event_type is not None or subject is not None or event_id is not None:
             headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
@@ -208,12 +208,11 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         message_id = options.get("message_id")
         if message_id is not None or self._message_ids is not None:
             headers = with_message_id(topic, headers, message_id, self._message_ids)
-        return topic, headers, partition, timestamp_ms, later
+        return topic, headers, later
 
-    def _check_names(self, method: str, options: Mapping[str, Any], known: Any) -> None:
-        """Raise TypeError for an option that the method does not have."""
-        for name in options.keys() - known.__optional_keys__:
-            raise TypeError(f"{type(self).__name__}.{method}() got an unexpected keyword argument {name!r}")
+    def _check_bulk_options(self, options: BulkOptions) -> None:
+        """Raise TypeError for an option that `send_many` does not have, before any record is sent."""
+        check_names(f"{type(self).__name__}.send_many", options, BULK_OPTIONS)
 
     def _apply_shared_options(
         self, topic: str, headers: Headers, options: Mapping[str, Any]
@@ -237,7 +236,6 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         """Return (topic, delivery time of delayed records, replacement headers) by the options of a `send_many`."""
         if not options:
             return topic_name(topic), None, []
-        self._check_names("send_many", options, BulkOptions)
         topic, headers, later = self._apply_shared_options(topic, (), options)
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
 

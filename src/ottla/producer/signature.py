@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from ottla.config.token_argument import TokenFunction
 from ottla.failures.expiry import Moment, Span
@@ -12,6 +12,8 @@ from ottla.records import Headers
 from ottla.telemetry import Hooks
 
 __all__ = [
+    "BULK_OPTIONS",
+    "SEND_OPTIONS",
     "BulkOptions",
     "Key",
     "PartitionerName",
@@ -21,6 +23,7 @@ __all__ = [
     "SendOptions",
     "Servers",
     "Value",
+    "check_names",
 ]
 
 Servers: TypeAlias = str | Sequence[str] | None
@@ -129,3 +132,14 @@ class SendOptions(RecordOptions, total=False):
     deliver_at: Moment | None
     schedule_id: str | None
     detached: bool
+
+
+SEND_OPTIONS: Final = frozenset(SendOptions.__optional_keys__)
+BULK_OPTIONS: Final = frozenset(BulkOptions.__optional_keys__)
+
+
+def check_names(method: str, options: Mapping[str, Any], known: frozenset[str]) -> None:
+    """Raise TypeError for an option that `method` (as "Producer.send") does not have. `known` are its options."""
+    if not options.keys() <= known:
+        name = min(options.keys() - known)
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")

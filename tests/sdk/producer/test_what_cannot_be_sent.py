@@ -217,27 +217,57 @@ async def test_a_third_argument_has_to_be_named_on_asyncio(kafka: Kafka, kafka_t
         assert (await producer.send(kafka_topic, b"v", key=b"k")).offset == 0
 
 
-def test_an_option_that_there_is_not_is_refused_by_name(kafka: Kafka, kafka_topic: str) -> None:
+WRONG_FOR_MANY = pytest.mark.parametrize("name", ["expire_after", "message_id", "schedule_id", "event_id", "headers"])
+PLACED_BY = pytest.mark.parametrize("partitioner", [None, "round_robin"])  # with the latter threads send one by one
+
+
+def test_an_option_that_send_does_not_have_is_refused_by_name(kafka: Kafka, kafka_topic: str) -> None:
     wrong: Any = {"expire_after": 1}
-    with Producer(kafka.bootstrap_servers) as producer:
-        with pytest.raises(TypeError, match=r"Producer\.send\(\) got an unexpected keyword argument 'expire_after'"):
-            producer.send(kafka_topic, b"v", **wrong)
+    with (
+        Producer(kafka.bootstrap_servers) as producer,
+        pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected keyword argument 'expire_after'"),
+    ):
+        producer.send(kafka_topic, b"v", **wrong)
+    assert len(producer) == 0
+
+
+async def test_an_option_that_send_does_not_have_is_refused_by_name_on_asyncio(kafka: Kafka, kafka_topic: str) -> None:
+    wrong: Any = {"expire_after": 1}
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
         with pytest.raises(
-            TypeError, match=r"Producer\.send_many\(\) got an unexpected keyword argument 'expire_after'"
+            TypeError, match=r"^AsyncProducer\.send\(\) got an unexpected keyword argument 'expire_after'"
         ):
-            producer.send_many(kafka_topic, [(b"v",)], **wrong)
+            producer.send(kafka_topic, b"v", **wrong)
         assert len(producer) == 0
 
 
-async def test_an_option_that_there_is_not_is_refused_by_name_on_asyncio(kafka: Kafka, kafka_topic: str) -> None:
-    wrong: Any = {"expire_after": 1}
-    async with AsyncProducer(kafka.bootstrap_servers) as producer:
-        with pytest.raises(TypeError, match=r"Producer\.send\(\) got an unexpected keyword argument 'expire_after'"):
-            producer.send(kafka_topic, b"v", **wrong)
-        with pytest.raises(
-            TypeError, match=r"Producer\.send_many\(\) got an unexpected keyword argument 'expire_after'"
-        ):
-            await producer.send_many(kafka_topic, [(b"v",)], **wrong)
+@PLACED_BY
+@WRONG_FOR_MANY
+def test_an_option_that_send_many_does_not_have_is_refused_by_name(
+    kafka: Kafka, kafka_topic: str, partitioner: Any, name: str
+) -> None:
+    wrong: Any = {name: "a"}
+    problem = rf"^Producer\.send_many\(\) got an unexpected keyword argument '{name}'"
+    with Producer(kafka.bootstrap_servers, partitioner=partitioner) as producer:
+        with pytest.raises(TypeError, match=problem):
+            producer.send_many(kafka_topic, [(b"v",), (b"w",)], **wrong)
+        with pytest.raises(TypeError, match=problem):
+            producer.send_many(kafka_topic, [], **wrong)
+        assert len(producer) == 0
+
+
+@PLACED_BY
+@WRONG_FOR_MANY
+async def test_an_option_that_send_many_does_not_have_is_refused_by_name_on_asyncio(
+    kafka: Kafka, kafka_topic: str, partitioner: Any, name: str
+) -> None:
+    wrong: Any = {name: "a"}
+    problem = rf"^AsyncProducer\.send_many\(\) got an unexpected keyword argument '{name}'"
+    async with AsyncProducer(kafka.bootstrap_servers, partitioner=partitioner) as producer:
+        with pytest.raises(TypeError, match=problem):
+            await producer.send_many(kafka_topic, [(b"v",), (b"w",)], **wrong)
+        with pytest.raises(TypeError, match=problem):
+            await producer.send_many(kafka_topic, [], **wrong)
         assert len(producer) == 0
 
 
@@ -253,11 +283,11 @@ class RecordsReads(dict[str, Any]):
         return super().get(key, default)
 
 
-def test_each_option_of_a_send_is_applied(kafka: Kafka, kafka_topic: str) -> None:
+def test_each_option_of_a_send_is_read(kafka: Kafka, kafka_topic: str) -> None:
     options = RecordsReads()
     with Producer(kafka.bootstrap_servers) as producer:
         producer._apply_send_options(kafka_topic, (), options)
-    read_by_send = {"headers", "detached"}
+    read_by_send = {"headers", "partition", "timestamp_ms", "detached"}
     assert options.asked | read_by_send == SendOptions.__optional_keys__
 
 

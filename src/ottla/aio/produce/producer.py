@@ -224,12 +224,18 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         the schema of the topic yet, the first two are in the delivery.
         """
         partition = timestamp_ms = span = delayed = None
-        headers: Headers = options.pop("headers", ()) if options else ()
+        to = at_ms = None
+        headers: Headers = ()
         try:
+            if options:
+                headers = options.pop("headers", ())
+                to, at_ms = options.pop("partition", None), options.pop("timestamp_ms", None)
             if options or self._message_ids is not None:
-                topic, headers, partition, timestamp_ms, delayed = self._apply_send_options(topic, headers, options)
+                topic, headers, delayed = self._apply_send_options(topic, headers, options)
             elif topic.__class__ is not str:
                 topic = topic_name(topic)
+            if to is not None or at_ms is not None:
+                partition, timestamp_ms = placed(topic, to, at_ms)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             if self._is_listened_to:
@@ -272,6 +278,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
         The options are those of `BulkOptions`.
         """
+        self._check_bulk_options(options)
         topic, later, shared = self._apply_bulk_options(topic, options)
         if self._has_serdes and not self._schemas.is_ready(topic):
             self._check_caller()

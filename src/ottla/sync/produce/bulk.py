@@ -140,6 +140,7 @@ class Bulk(BulkState):
 
 def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]], options: BulkOptions) -> Bulk:
     """Send records one after the other, in order. See `Producer.send_many`."""
+    producer._check_bulk_options(options)
     later: DelayedSend | None = None
     shared: list[Header] = []
     if producer._can_produce_bulk_directly:

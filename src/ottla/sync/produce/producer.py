@@ -45,7 +45,7 @@ from ottla.processes import forks, green_threads, lookups
 from ottla.producer import size_in_own_batch, unsettled
 from ottla.producer.bulk import Outgoing
 from ottla.producer.core import ProducerCore
-from ottla.producer.encoded import topic_name
+from ottla.producer.encoded import placed, topic_name
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.record_sends import handled
@@ -263,12 +263,18 @@ class Producer(ProducerCore[V_contra, K_contra]):
         record_key: Any = key
         data: Any = value
         partition = timestamp_ms = span = root = delayed = None
-        headers: Headers = options.pop("headers", ()) if options else ()
+        to = at_ms = None
+        headers: Headers = ()
         try:
+            if options:
+                headers = options.pop("headers", ())
+                to, at_ms = options.pop("partition", None), options.pop("timestamp_ms", None)
             if options or self._message_ids is not None:
-                topic, headers, partition, timestamp_ms, delayed = self._apply_send_options(topic, headers, options)
+                topic, headers, delayed = self._apply_send_options(topic, headers, options)
             elif topic.__class__ is not str:
                 topic = topic_name(topic)
+            if to is not None or at_ms is not None:
+                partition, timestamp_ms = placed(topic, to, at_ms)
             if self._is_listened_to:
                 headers, span, on_delivery, root = self._begin_span(
                     topic, key, value, headers, on_delivery, may_be_root=True
@@ -293,10 +299,10 @@ class Producer(ProducerCore[V_contra, K_contra]):
             else:
                 delivery = TracedDelivery(topic, record_key, self._reports, callbacks, span=span)
             if self._can_produce_directly:
-                to = -1 if partition is None else partition
+                place = -1 if partition is None else partition
                 try:
                     self._client.produce(
-                        topic, data, record_key, to, delivery, None, timestamp_ms or 0, headers or None
+                        topic, data, record_key, place, delivery, None, timestamp_ms or 0, headers or None
                     )
                 except REFUSALS as error:
                     self._buffer.handle_rejected(error, delivery, data, partition, timestamp_ms, headers)
