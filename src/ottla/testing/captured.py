@@ -25,7 +25,7 @@ from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.serializing import Serializer
-from ottla.producer.signature import BulkOptions
+from ottla.producer.signature import BULK_OPTIONS, BulkOptions, check_names
 from ottla.records import Headers, Record
 from ottla.schedule.headers import DEFAULT_NAME, DELIVERED_PREFIX, schedule_topic
 
@@ -69,6 +69,9 @@ class CapturedDelivery(Awaitable[DeliveryReport]):
 
 class Captured:
     """Replaces one producer: serializes as it does, and keeps the records."""
+
+    name = "Producer"
+    """The class that an error of its arguments names."""
 
     def __init__(self, sent: list[Record[Any]], options: dict[str, Any], clock: ManualClock) -> None:
         self._sent = sent
@@ -140,6 +143,7 @@ class Captured:
         return delivery
 
     def send_many(self, topic: str, records: Iterable[Any], **options: Unpack[BulkOptions]) -> Any:
+        check_names(f"{self.name}.send_many", options, BULK_OPTIONS)
         delivery = CapturedDelivery(DeliveryReport(topic, 0, None, None))
         for number, record in enumerate(records):
             one = outgoing(topic, number, record)
@@ -164,6 +168,8 @@ class Captured:
 
 class AsyncCaptured(Captured):
     """The same producer with awaited `send_many` and `flush`."""
+
+    name = "AsyncProducer"
 
     async def send_many(self, topic: str, records: Iterable[Any], **options: Unpack[BulkOptions]) -> Any:
         return super().send_many(topic, records, **options)
