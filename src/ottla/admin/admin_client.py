@@ -390,7 +390,7 @@ class Admin:
         """Do what was planned. `undo_file` gets what was committed before, and is on disk before anything changes.
 
         Raises `GroupInUse` while the group has members, and `InputError` when it has committed something since the plan
-        was made; nothing is changed then.
+        was made; nothing is changed then. Raises `PartlyDone` when some offsets were changed and some were refused.
         """
         if undo_file is not None:
             facts_file.write_whole(undo_file, reset_steps.dump_undo(plan))
@@ -414,8 +414,11 @@ class Admin:
         return self._carrier.run(setting_steps.alter_group_settings(group, values, dry_run=dry_run))
 
     def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
-        """Delete what a group committed for partitions. Raises `GroupInUse` while members subscribe to their topics,
-        and `InputError` for a share group."""
+        """Delete what a group committed for partitions.
+
+        Raises `GroupInUse` while members subscribe to their topics, `PartlyDone` while they subscribe to some of them,
+        and `InputError` for a share group.
+        """
         self._carrier.run(group_steps.forget_offsets(group, partitions))
 
 

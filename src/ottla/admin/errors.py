@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from ottla.errors import InputError, OttlaError
 
@@ -16,8 +17,9 @@ class PartlyDone(OttlaError):
     def __init__(self, what: str, *, done: Sequence[str], failed: Mapping[str, OttlaError]) -> None:
         self.done = tuple(done)
         self.failed = dict(failed)
-        shown = "; ".join(str(error) for error in list(failed.values())[:3])
-        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        reasons = list(dict.fromkeys(map(str, failed.values())))
+        shown = "; ".join(reasons[:3])
+        more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
         super().__init__(f"{what}: {len(failed)} of {len(failed) + len(done)} failed: {shown}{more}")
 
 
@@ -37,3 +39,16 @@ def raise_failed(what: str, *, names: Sequence[str], failed: Mapping[str, OttlaE
     if len(failed) == 1 and not done:
         raise next(iter(failed.values()))
     raise PartlyDone(what, done=done, failed=failed)
+
+
+def raise_from_step(what: str, error: OttlaError, *, names: Sequence[str], done: Sequence[str]) -> NoReturn:
+    """Raise the error of one of several steps, as it is if nothing was done, otherwise `PartlyDone`: its `failed` has
+    every other name, with the error of the step where the step does not name it."""
+    done = [*done, *(error.done if isinstance(error, PartlyDone) else ())]
+    if not done:
+        raise error
+    own = error.failed if isinstance(error, PartlyDone) else {}
+    rest = next(iter(own.values()), error)
+    raise PartlyDone(
+        what, done=done, failed={name: own.get(name, rest) for name in names if name not in done}
+    ) from error

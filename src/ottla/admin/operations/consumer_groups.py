@@ -9,8 +9,9 @@ from ottla.admin.errors import GroupInUse, UnknownGroup, raise_failed
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
 from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
-from ottla.admin.facts.group_coordinators import ask_coordinator, coordinators_of
+from ottla.admin.facts.group_coordinators import coordinators_of
 from ottla.admin.facts.lag import GroupLag, lag_of
+from ottla.admin.operations.offset_changes import Problems, change_offsets
 from ottla.errors import InputError, OttlaError, RetriableError
 from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import BrokerRefused
@@ -70,12 +71,13 @@ def delete_groups(names: Sequence[str]) -> AdminOperation[None]:
             AdminRequest(api=ApiKey.DELETE_GROUPS, body={"groups_names": each}, broker=broker)
             for broker, each in by_broker.items()
         ]
-        for answer in (yield asks) if asks else ():
+        for ask, answer in zip(asks, (yield asks) if asks else (), strict=True):
             if isinstance(answer, RetriableError):
                 later = answer  # a group that is deleted by now is unknown the next time
                 continue
             if isinstance(answer, OttlaError):
-                raise answer
+                failed.update(dict.fromkeys(ask.body["groups_names"], answer))
+                continue
             for result in answer.results:
                 problem = _problem_of_group(result.group_id, result.error_code, result.error_message)
                 if isinstance(problem, RetriableError):
@@ -91,30 +93,30 @@ def delete_groups(names: Sequence[str]) -> AdminOperation[None]:
 
 
 def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOperation[None]:
-    """Delete what a group committed for partitions. GroupInUse where a member is subscribed to one of their topics,
-    InputError for a share group."""
-
+    """Delete what a group committed for partitions. GroupInUse where members subscribe to all of their topics,
+    PartlyDone where they subscribe to some, InputError for a share group."""
     named = by_topic((place, {"partition_index": place.partition}) for place in places)
-    topics = [{"name": name, "partitions": entries} for name, entries in named.items()]
+    body = {
+        "group_id": group,
+        "topics": [{"name": name, "partitions": entries} for name, entries in named.items()],
+    }
 
-    def read(answer: Any) -> RetriableError | None:
+    def read(answer: Any) -> RetriableError | Problems:
         problem = _problem_of_group(group, answer.error_code)
         if isinstance(problem, RetriableError):
             return problem
         if problem is not None:
             raise problem
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # nothing is left to forget
-                    refused = _problem_of_group(group, each.error_code)
-                    if refused is not None:
-                        raise refused
-        return None
+        return [
+            (TopicPartition(topic.name, each.partition_index), _not_forgotten(group, topic.name, each.error_code))
+            for topic in answer.topics
+            for each in topic.partitions
+        ]
 
     if not places:
         return
-    try:  # to forget twice is to forget
-        yield from ask_coordinator(group, ApiKey.OFFSET_DELETE, {"group_id": group, "topics": topics}, read)
+    try:
+        yield from change_offsets(group, ApiKey.OFFSET_DELETE, body, places, read)
     except UnknownGroup:  # a coordinator says so of a share group as well
         facts = yield from read_facts(WantedFacts(parts=frozenset({Part.GROUPS}), at_ms=0, groups=(group,)))
         refuse_share_groups(NOT_FORGOTTEN, *facts.groups)
@@ -131,9 +133,17 @@ def refuse_share_groups(why: str, *groups: GroupInfo) -> None:
 def _problem_of_group(group: str, code: int, message: str | None = None) -> OttlaError | None:
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         return UnknownGroup(f"group {group}: the cluster has no such group")
-    if code in (ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
+    if code == ErrorCode.NON_EMPTY_GROUP:
         return GroupInUse(f"group {group} has members; stop them first ({ErrorCode.of(code).name})")
     return problem_of(f"group {group}", code, message)
+
+
+def _not_forgotten(group: str, topic: str, code: int) -> OttlaError | None:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None  # nothing is left to forget
+    if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        return GroupInUse(f"group {group} has members that subscribe to {topic}; stop them first")
+    return problem_of(f"group {group}: {topic}", code)
 
 
 def _check_all_read(facts: ClusterFacts, names: Collection[str]) -> None:

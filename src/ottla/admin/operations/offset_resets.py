@@ -11,16 +11,16 @@ import datetime as dt
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from ottla.admin.errors import GroupInUse
+from ottla.admin.errors import GroupInUse, raise_from_step
 from ottla.admin.facts.admin_operation import AdminOperation, problem_of
 from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, GroupInfo, Int64, Part
 from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
-from ottla.admin.facts.group_coordinators import ask_coordinator
 from ottla.admin.operations.consumer_groups import describe_groups, forget_offsets, refuse_share_groups
+from ottla.admin.operations.offset_changes import Problems, change_offsets
 from ottla.admin.operations.partition_offsets import offsets_at
 from ottla.admin.operations.share_offsets import delete_share_offsets, set_share_offsets
-from ottla.errors import InputError, RetriableError, UnknownTopic
+from ottla.errors import InputError, OttlaError, UnknownTopic
 from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla_wire.facts import fact
@@ -182,7 +182,8 @@ def plan_restore(saved: SavedOffsets, *, at_ms: int) -> AdminOperation[ResetPlan
 
 
 def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
-    """Commit what was planned. GroupInUse where the group has members, InputError where it has committed since."""
+    """Commit what was planned. GroupInUse where the group has members, InputError where it has committed since,
+    PartlyDone where some offsets were changed and some were not."""
     changes = [move for move in plan.moves if move.is_change]
     if not changes:
         return
@@ -198,12 +199,17 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
             )
     forgotten = [TopicPartition(move.topic, move.partition) for move in changes if move.new is None]
     offsets = {TopicPartition(move.topic, move.partition): move.new for move in changes if move.new is not None}
-    if group.type == "Share":
-        yield from delete_share_offsets(plan.group_id, forgotten)
-        yield from set_share_offsets(plan.group_id, offsets)
-        return
-    yield from forget_offsets(plan.group_id, forgotten)
-    yield from _commit(plan.group_id, offsets)
+    is_share = group.type == "Share"
+    forget = (delete_share_offsets if is_share else forget_offsets)(plan.group_id, forgotten)
+    commit = (set_share_offsets if is_share else _commit)(plan.group_id, offsets)
+    names = [str(place) for place in (*forgotten, *offsets)]
+    done: list[str] = []
+    for places, step in ((forgotten, forget), (list(offsets), commit)):
+        try:
+            yield from step
+        except OttlaError as error:
+            raise_from_step("offsets", error, names=names, done=done)
+        done += map(str, places)
 
 
 def members_of(group: GroupInfo) -> tuple[str, ...]:
@@ -334,21 +340,20 @@ def _commit(group: str, offsets: Mapping[TopicPartition, int]) -> AdminOperation
         "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
     }
 
-    def read(answer: Any) -> RetriableError | None:
-        later: RetriableError | None = None
+    def read(answer: Any) -> Problems:
         for topic in answer.topics:
             for each in topic.partitions:
-                if each.error_code in _HAS_MEMBERS:
-                    raise GroupInUse(f"group {group} has members; stop them first")
-                problem = problem_of(f"group {group}: {topic.name}-{each.partition_index}", each.error_code)
-                if isinstance(problem, RetriableError):
-                    later = problem
-                elif problem is not None:
-                    raise problem
-        return later
+                place = TopicPartition(topic.name, each.partition_index)
+                yield place, _not_committed(group, place, each.error_code)
 
-    if offsets:  # the same offsets again are the same offsets
-        yield from ask_coordinator(group, ApiKey.OFFSET_COMMIT, body, read)
+    if offsets:
+        yield from change_offsets(group, ApiKey.OFFSET_COMMIT, body, offsets, read)
+
+
+def _not_committed(group: str, place: TopicPartition, code: int) -> OttlaError | None:
+    if code in _HAS_MEMBERS:
+        return GroupInUse(f"group {group} has members; stop them first")
+    return problem_of(f"group {group}: {place}", code)
 
 
 _HAS_MEMBERS: Final = frozenset(
