@@ -13,7 +13,7 @@ import pytest
 from command_output import Run, document, rows
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin
+from ottla.admin import Admin, TopicSpec
 from ottla.testing import Kafka, wait_until
 
 
@@ -191,6 +191,36 @@ def test_a_refused_deletion_has_nothing_to_restore(
             assert "GroupInUse" in refused.stderr
             assert "restore" not in refused.stderr
     assert "ottla groups restore group-of-" in ottla("groups", "delete", group, "--yes").stderr
+
+
+def test_offsets_of_which_some_are_deleted_can_be_restored(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, group: str, topic: str
+) -> None:
+    read = f"{topic}-read"
+    admin.create_topics({read: TopicSpec(partitions=1, replication_factor=1)})
+    admin.apply_reset(admin.plan_reset(group, to="earliest", topics={read: [0]}))
+    with member_of(cluster, admin, group, read):
+        ended = ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--topic", read, "--yes")
+    assert ended.exit_code == 1, ended.stderr
+    assert f"done: {topic}-0\n" in ended.stderr
+    assert f"GroupInUse: group {group} has members that subscribe to {read}" in ended.stderr
+    assert f"ottla groups restore {group}-offsets" in ended.stderr
+
+
+def test_a_restore_of_which_only_the_first_step_is_made_can_be_undone(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, group: str, topic: str
+) -> None:
+    assert (
+        ottla("groups", "reset", group, "--to", "latest", "--topic", topic, "--yes", "--undo", "u.json").exit_code == 0
+    )
+    with cluster.faults.add(api="OFFSET_COMMIT", group=group, error="GROUP_AUTHORIZATION_FAILED"):
+        ended = ottla("groups", "restore", "u.json", "--yes", "--undo", "again.json")
+        refused = ottla("groups", "reset", group, "--to", "earliest", "--yes", "--undo", "not.json")
+    assert (ended.exit_code, refused.exit_code) == (1, 2), ended.stderr + refused.stderr
+    assert f"done: {topic}-2\n" in ended.stderr
+    assert ended.stderr.count("GROUP_AUTHORIZATION_FAILED") == 1
+    assert "ottla groups restore again.json" in ended.stderr
+    assert "ottla groups restore" not in refused.stderr
 
 
 def test_what_is_forgotten_can_be_restored(ottla: Run, admin: Admin, group: str, topic: str) -> None:

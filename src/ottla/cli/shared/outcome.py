@@ -33,7 +33,7 @@ def changing() -> Iterator[None]:
     except PartlyDone as error:
         for name in error.done:
             say(f"done: {visible(name)}")
-        for failure in error.failed.values():
+        for failure in {str(each): each for each in error.failed.values()}.values():
             complain(failure)
         fail()
     except _UNCONFIRMED as error:
@@ -44,14 +44,16 @@ def changing() -> Iterator[None]:
 @contextlib.contextmanager
 def restorable(*undo_files: Path) -> Iterator[None]:
     """Run a change of groups whose committed offsets are in these files. Prints how to restore them, unless the cluster
-    refused the change as a whole."""
+    refused the whole change."""
     from ottla.admin.errors import PartlyDone
 
     is_refused = False
     try:
         yield
     except OttlaError as error:
-        is_refused = not isinstance(error, (PartlyDone, *_UNCONFIRMED))
+        errors = error.failed.values() if isinstance(error, PartlyDone) else (error,)
+        is_unconfirmed = any(isinstance(each, _UNCONFIRMED) for each in errors)
+        is_refused = not is_unconfirmed and not (isinstance(error, PartlyDone) and error.done)
         raise
     finally:
         for path in undo_files:
