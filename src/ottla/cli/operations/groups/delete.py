@@ -1,4 +1,4 @@
-"""`ottla groups delete` and `forget`: the offsets are kept in a file that `restore` takes."""
+"""`ottla groups delete` and `delete-offsets`: the offsets are kept in a file that `restore` takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from ottla.browse.reset_items import undo_path
 from ottla.browse.topic_partitions import parse_topics
-from ottla.cli.operations.groups.resets import writes_undo
+from ottla.cli.operations.groups.resets import count_of_offsets, writes_undo
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
@@ -99,12 +99,13 @@ def delete_offsets(
         items = [{"topic": place.topic, "partition": place.partition, "committed": at} for place, at in places.items()]
         columns = (Column("topic"), Column("partition", right=True), Column("committed", right=True))
         out.items("groups.forget/1", columns, items, empty="the group has no committed offset for it")
-        if not places or not consent.agree(f"Delete {len(places)} offsets of group {group}?"):
+        count = count_of_offsets(len(places))
+        if not places or not consent.agree(f"Delete {count} of group {group}?"):
             return
         kept = [] if no_undo else [_keep(admin, group, undo_file)]
         with changing(), restorable(*kept):
             admin.forget_offsets(group, *places)
-    say(f"{group}: {len(places)} offsets deleted")
+    say(f"{group}: {count} deleted")
 
 
 def _those_there(admin: Admin, names: list[str]) -> tuple[GroupInfo, ...]:

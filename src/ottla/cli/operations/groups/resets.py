@@ -120,7 +120,7 @@ def copy(group: str, to: str, undo_file: Path | None, kafka: Settings, out: Outp
 @prints
 @changes
 def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Restore the offsets in FILE, which reset, copy, delete or forget wrote.
+    """Restore the offsets in FILE, which reset, copy, delete or delete-offsets wrote.
 
     \b
     Examples:
@@ -129,6 +129,11 @@ def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, co
     """
     with open_admin(kafka) as admin:
         _carry_out(admin, admin.plan_restore(file), out, consent, undo_file)
+
+
+def count_of_offsets(count: int) -> str:
+    """Return "1 offset", "2 offsets" and so on."""
+    return "1 offset" if count == 1 else f"{count} offsets"
 
 
 def _matching(admin: Admin, pattern: str, topics: Mapping[str, object] | None) -> list[str]:
@@ -160,7 +165,7 @@ def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, und
     if not moves:
         return
     refuse_members(plan.group_id, plan.members)
-    count = "1 offset" if len(moves) == 1 else f"{len(moves)} offsets"
+    count = count_of_offsets(len(moves))
     if not consent.agree(f"Set {count} of group {plan.group_id}?"):
         return
     path = undo_path(undo_file, plan.group_id, plan.at_ms)
