@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apache_kafka
 import pytest
+from watchdog import Watchdog
 
 from ottla.testing import wait_until
 
@@ -28,6 +29,21 @@ watchdog.guard(process.pid for process in processes[1:])
 print(*(process.pid for process in processes), flush=True)
 sys.stdin.readline()
 watchdog.close()
+"""
+UNGUARDED = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from watchdog import Watchdog
+
+folder = Path(sys.argv[1])
+folder.mkdir()
+watchdog = Watchdog(folder)
+if sys.argv[2] == "ended":
+    process = subprocess.Popen(["true"])
+    watchdog.guard([process.pid])
+    process.wait()
+    watchdog.guard([])
+os.kill(os.getpid(), signal.SIGKILL)
 """
 KAFKA = """
 import sys
@@ -80,6 +96,23 @@ def test_nothing_is_ended_by_a_watchdog_that_is_closed(tmp_path: Path) -> None:
     assert folder.exists()
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("guarded", ["nothing", "ended"])
+def test_the_folder_is_removed_where_nothing_is_guarded(tmp_path: Path, guarded: str) -> None:
+    folder = tmp_path / "data"
+    with started(UNGUARDED, str(folder), guarded) as process:
+        assert process.wait() == -signal.SIGKILL
+    wait_until(lambda: not folder.exists(), timeout_s=30)
+
+
+def test_a_watchdog_that_was_killed_can_be_closed(tmp_path: Path) -> None:
+    watchdog = Watchdog(tmp_path)
+    os.kill(watchdog._shell.pid, signal.SIGKILL)
+    watchdog._shell.wait()
+    watchdog.guard([os.getpid()])
+    watchdog.close()
+    assert tmp_path.exists()
 
 
 @pytest.mark.complete
