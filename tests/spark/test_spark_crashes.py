@@ -18,7 +18,7 @@ from ottla.admin import Admin
 
 pytest.importorskip("pyspark")
 
-from ottla.spark.checkpoints.offsets import tasks_of
+from ottla.spark.checkpoints.offsets import TASKS, tasks_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -76,12 +76,8 @@ def test_a_worker_that_is_killed_leaves_no_row_out_and_none_twice(topics, kafka,
     assert in_topic(kafka, sink) == rows
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 5])
-def test_a_batch_that_was_committed_in_part_is_repeated_by_its_own_tasks(topics, kafka, make_topic, tasks):
-    """Batch 1 was divided among three tasks. Two of them have committed when the query stops, and it starts again with
-    another number, by which later batches are divided."""
-    source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out")
-    rows = fill(kafka, source, 150)
+def committed_in_part(topics, kafka, source, sink):
+    """Stop a query when two of the three tasks of batch 1 have committed; return how it is started with other tasks."""
 
     def to_topic(tasks):
         frame = topics.stream(source, maxOffsetsPerTrigger=100, tasks=tasks, rowsPerTask=10).select("value")
@@ -97,10 +93,35 @@ def test_a_batch_that_was_committed_in_part_is_repeated_by_its_own_tasks(topics,
     ):
         to_topic(3)
     assert markers_of(kafka, topics.tmp_path / "checkpoint") == {0: 2, 1: 1, 2: 2}
-    to_topic(tasks)
+    return to_topic
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_a_batch_that_was_committed_in_part_is_repeated_by_its_own_tasks(topics, kafka, make_topic, tasks):
+    """The query starts again with another number, by which later batches are divided."""
+    source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out")
+    rows = fill(kafka, source, 150)
+    committed_in_part(topics, kafka, source, sink)(tasks)
     assert until_in_topic(kafka, sink, len(rows)) == rows
     ends = [json.loads((topics.tmp_path / f"checkpoint/offsets/{n}").read_text().splitlines()[2]) for n in range(3)]
     assert [tasks_of(end) for end in ends] == [3, 3, tasks]
+
+
+def test_a_batch_whose_checkpoint_has_no_number_of_tasks_is_completed_by_the_option(topics, kafka, make_topic):
+    """The error names the number, and what to do with it."""
+    source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out")
+    rows = fill(kafka, source, 150)
+    to_topic = committed_in_part(topics, kafka, source, sink)
+    for planned in (topics.tmp_path / f"checkpoint/offsets/{n}" for n in range(2)):
+        lines = planned.read_text().splitlines()
+        end = json.loads(lines[2])
+        assert end.pop(TASKS) == 3
+        planned.write_text("\n".join([*lines[:2], json.dumps(end, separators=(",", ":"))]))
+        planned.with_name(f".{planned.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(Exception, match=r"partly committed by 3 tasks and is now written by 2.*the option tasks=3"):
+        to_topic(2)
+    to_topic(3)
+    assert until_in_topic(kafka, sink, len(rows)) == rows
 
 
 def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka, make_topic, tmp_path):

@@ -64,6 +64,8 @@ def test_a_batch_that_is_repeated_is_read_by_its_own_tasks_whatever_the_parallel
     later = open_stream(topic, rowsPerTask="1", tasks="7")
     assert len(later.partitions(end, later.latestOffset(end, ALL))) == 7
     unmarked = {name: value for name, value in end.items() if name != "@tasks"}
+    as_before = open_stream(topic, rowsPerTask="1", tasks="3")  # what ReplayDiffers says
+    assert [task.ranges for task in as_before.partitions(start, unmarked)] == planned
     for found in (unmarked, *(unmarked | {"@tasks": strange} for strange in (0, -1, "3", None, True, [3]))):
         assert len(later.partitions(start, found)) == 7, found
 

@@ -23,7 +23,8 @@ the driver compares before it commits anything:
 - With the same number of tasks, each must have got the same rows again.
 - With another number, the markers of all former tasks are read. If they hold all rows of the batch, it was committed
   whole, and what the tasks wrote now is aborted. If not, `ReplayDiffers` names the number of tasks. The source divides
-  a repeated batch as before (`checkpoints/offsets.py`), so this is a shuffle or a coalesce with another number.
+  a repeated batch as before (`checkpoints/offsets.py`), unless an older version began it. So this is a repartition or a
+  coalesce with another number, or a shuffle without one, which adaptive execution merges by the cores.
 """
 
 from __future__ import annotations
@@ -90,7 +91,10 @@ def commit_batch(
         else:
             raise ReplayDiffers(
                 f"batch {batch} was partly committed by {committed.tasks} tasks and is now written by {len(messages)}."
-                f" Restart with {committed.tasks}, in repartition() or coalesce(), or spark.sql.shuffle.partitions"
+                f" Restart with {committed.tasks} tasks: repartition({committed.tasks}, ...) or"
+                f" coalesce({committed.tasks}), as it was; for a shuffle without a number, which adaptive execution"
+                f" merges, the cores that the query had; for a checkpoint without @tasks, the option"
+                f" tasks={committed.tasks}"
             )
     batch_rows = sum(task.rows for task in tasks)
     if not batch_rows:
