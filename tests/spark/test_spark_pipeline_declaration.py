@@ -107,6 +107,30 @@ def test_the_dry_run_shows_ranges_and_tasks_by_the_budget(pipeline, kafka, make_
     assert [(row.partition.partition, row.records) for row in pipeline.lag()] == [(0, 70), (1, 10)]
 
 
+def test_the_dry_run_shows_a_batch_in_flight_as_it_was_planned(pipeline, kafka, make_topic):
+    """It is repeated by its own end and tasks, whatever the budget and the parallelism are now."""
+    topic = make_topic(partitions=1)
+    kafka.produce(topic, ["x"] * 80, partition=0)
+    pipeline.read_topic("events", topic, maxOffsetsPerTrigger=40, tasks=2, rowsPerTask=1)
+    pipeline.write_parquet("events", "/tmp/x")
+    log = Path(pipeline.checkpoint_of("events"))
+    for folder, number, line in (
+        ("offsets", 0, {topic: {"0": 10}, "@tasks": 2}),
+        ("offsets", 1, {topic: {"0": 40}, "@tasks": 3}),
+        ("commits", 0, {}),
+    ):
+        (log / folder).mkdir(parents=True, exist_ok=True)
+        (log / folder / str(number)).write_text(f"v1\n{{}}\n{json.dumps(line)}")
+
+    def planned():
+        (read,) = pipeline.plan().reads
+        return [[(r.start, r.end) for r in task] for task in read.tasks]
+
+    assert planned() == [[(10, 20)], [(20, 30)], [(30, 40)]]
+    (log / "commits" / "1").write_text("v1\n{}")
+    assert planned() == [[(40, 60)], [(60, 80)]]
+
+
 def test_a_start_and_an_end_are_words_times_groups_or_offsets():
     offsets = {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): -2}
     as_json = '{"orders": {"0": 7, "1": -2}}'

@@ -19,7 +19,7 @@ from ottla.errors import ConfigError
 from ottla.foreign_json import read_json
 from ottla.spark.checkpoints.files import Files, files_of, is_local, local_path
 from ottla.spark.checkpoints.lease import lease
-from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
+from ottla.spark.checkpoints.offsets import Offsets, from_json_dict, tasks_of
 
 try:
     import fcntl
@@ -37,6 +37,8 @@ class PlannedBatch:
 
     number: int
     sources: tuple[Offsets | None, ...]
+    tasks: tuple[int | None, ...]
+    """Of each source: in how many tasks the batch reads it; None where it was not kept."""
     watermark_ms: int
 
     @property
@@ -150,6 +152,13 @@ def line_offsets(line: str) -> Offsets | None:
         return None  # another kind of source, a rate or a file source
 
 
+def _line_tasks(line: str) -> int | None:
+    try:
+        return tasks_of(read_json(line))
+    except (ValueError, AttributeError, TypeError):
+        return None  # as above
+
+
 def read_starts(files: Files, location: str) -> dict[str, Offsets]:
     """Return the files with starting offsets, by their address. Spark writes some of them as folders, with one part."""
     found = {}
@@ -171,6 +180,7 @@ def _batch(files: Files, location: str, number: int) -> PlannedBatch:
     return PlannedBatch(
         number=number,
         sources=tuple(line_offsets(line) for line in lines[2:]),
+        tasks=tuple(_line_tasks(line) for line in lines[2:]),
         watermark_ms=int(metadata.get("batchWatermarkMs", 0)),
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.records import TopicPartition
-from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.checkpoints.checkpoint import Checkpoint, is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.pipeline.lake_tables import table_place
 from ottla.spark.pipeline.parts import (
@@ -83,20 +84,28 @@ class Plan:
 
 
 def plan(pipeline: Pipeline) -> Plan:
-    """Return the next micro-batch of each sink, by the checkpoint and the topics as they are."""
+    """Return the next micro-batch of each sink, by the checkpoint and the topics as they are.
+
+    A batch in flight, planned and not committed, is the next one as it was planned.
+    """
     reads = []
     with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
         for sink in pipeline.sinks.values():
+            checkpoint = _checkpoint(pipeline, sink)
             for source in pipeline.sources_of(sink):
-                begins, ends = _bounds(pipeline, cluster, sink, source)
+                begins, ends = _bounds(pipeline, cluster, sink, source, checkpoint)
                 options = options_of(pipeline, source, {})
                 available = {p: max(0, ends[p] - begins[p]) for p in ends}
-                granted = grant(cluster, options, begins, available, budget=options.max_per_trigger)
+                planned, count = _in_flight(checkpoint, ends)
+                if planned is None:
+                    granted = grant(cluster, options, begins, available, budget=options.max_per_trigger)
+                else:
+                    granted = {p: max(0, planned.get(p, begins[p]) - begins[p]) for p in ends}
                 ranges = [
                     OffsetRange(topic=p.topic, partition=p.partition, start=begins[p], end=begins[p] + granted[p])
                     for p in sorted(ends)
                 ]
-                tasks = divide(ranges, options.count_tasks(sum(granted.values())))
+                tasks = divide(ranges, options.count_tasks(sum(granted.values())) if count is None else count)
                 reads.append(
                     PlannedRead(
                         sink=sink.name,
@@ -115,8 +124,9 @@ def lag(pipeline: Pipeline) -> list[Lag]:
     found = []
     with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
         for sink in pipeline.sinks.values():
+            checkpoint = _checkpoint(pipeline, sink)
             for source in pipeline.sources_of(sink):
-                begins, ends = _bounds(pipeline, cluster, sink, source)
+                begins, ends = _bounds(pipeline, cluster, sink, source, checkpoint)
                 found += [Lag(sink=sink.name, partition=p, position=begins[p], end=ends[p]) for p in sorted(ends)]
     return found
 
@@ -142,14 +152,33 @@ def describe(pipeline: Pipeline) -> str:
     return "\n".join(lines)
 
 
-def _bounds(pipeline: Pipeline, cluster: Cluster, sink: Sink, source: TopicSource) -> tuple[Offsets, Offsets]:
+def _checkpoint(pipeline: Pipeline, sink: Sink) -> Checkpoint | None:
+    location = pipeline.checkpoint_of(sink.name)
+    return read_checkpoint(location) if is_checkpoint(location) else None
+
+
+def _in_flight(
+    checkpoint: Checkpoint | None, partitions: Iterable[TopicPartition]
+) -> tuple[Offsets | None, int | None]:
+    """Return the end and the number of tasks of a batch in flight, for the source with these partitions."""
+    batch = None if checkpoint is None else checkpoint.unfinished
+    if batch is not None:
+        topics = {p.topic for p in partitions}
+        for offsets, count in zip(batch.sources, batch.tasks, strict=True):
+            if offsets and any(p.topic in topics for p in offsets):
+                return offsets, count
+    return None, None
+
+
+def _bounds(
+    pipeline: Pipeline, cluster: Cluster, sink: Sink, source: TopicSource, checkpoint: Checkpoint | None
+) -> tuple[Offsets, Offsets]:
     """Return where the sink continues in each partition, and where the partition ends."""
     options = options_of(pipeline, source, {})
     partitions = subscribed_partitions(cluster, options)
     ends = offsets_at(cluster, partitions, LATEST)
-    location = pipeline.checkpoint_of(sink.name)
-    if is_checkpoint(location) and (found := read_checkpoint(location)).committed is not None:
-        position = found.position
+    if checkpoint is not None and checkpoint.committed is not None:
+        position = checkpoint.position
     else:
         position = Starts(pipeline, cluster).of(sink, source, keep=False)
     new = [p for p in partitions if p not in position]
