@@ -101,6 +101,13 @@ class SparkCluster:
         """Return the executors that run, by their workers."""
         return [pid for worker in self.workers for pid in _children(worker.process.pid)]
 
+    def kill_one_with_shuffle_files(self) -> None:
+        """Kill an executor that wrote files of the newest shuffle. Those of former ones may be there, too."""
+        shuffles = {pid: max(_shuffles(pid), default=-1) for pid in self.executors()}
+        victim = max(shuffles, key=lambda pid: shuffles[pid])
+        assert shuffles[victim] >= 0, "no executor has shuffle files"
+        os.kill(victim, signal.SIGKILL)
+
     def kill_executors(self) -> None:
         """Kill those that run, once there are any. Workers start others."""
         for pid in until(self.executors):
@@ -227,6 +234,16 @@ def _children(pid: int) -> list[int]:
         tasks = Path(f"/proc/{pid}/task").iterdir()
         return [int(child) for task in tasks for child in (task / "children").read_text().split()]
     return []
+
+
+def _shuffles(pid: int) -> set[int]:
+    """Return the numbers of the shuffles of which an executor's folders have files."""
+    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    (folders,) = [
+        value for name, _, value in (entry.partition("=") for entry in entries) if name == "SPARK_EXECUTOR_DIRS"
+    ]
+    files = [file for folder in folders.split(os.pathsep) for file in Path(folder).glob("blockmgr-*/*/shuffle_*.index")]
+    return {int(file.name.split("_")[1]) for file in files}
 
 
 def _listens(host: str, port: int) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import polars
 import pytest
@@ -63,8 +61,8 @@ def test_a_stage_that_is_repeated_for_lost_shuffle_files_is_exact_at_the_latest_
     """Attempts of the repeated stage count from 0 again. One that fences the winner of its task stops the query."""
     waits = copied.gated("begun-1-") | {"shuffled": 4}
     driver.begin("copy", **waits)
-    copied.begun("1-0-0")
-    os.kill(until(cluster.executors)[0], signal.SIGKILL)
+    until(lambda: len(list(copied.gate.glob("begun-1-*"))) == 2, "a task on each executor")
+    cluster.kill_one_with_shuffle_files()
     copied.go()
     stopped_by = driver.end_or_error()
     begun = {name: (copied.gate / name).read_text().split() for name in copied.attempts}
