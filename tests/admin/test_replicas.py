@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin, BrokerInfo, ClusterFacts, PartitionInfo, TopicInfo, TopicSpec
+from ottla.admin import Admin, BrokerInfo, ClusterFacts, PartitionInfo, ReplicaMove, TopicInfo, TopicSpec
 from ottla.admin.operations.replica_changes import replicas_planned
 from ottla.admin.operations.setting_changes import _change
 from ottla.errors import InputError
@@ -71,6 +71,16 @@ def test_replicas_are_added_on_the_brokers_that_have_few_and_taken_away(
     ask("alter_replicas", ask("plan_replicas", name, 1))
     assert admin.describe_topics(name, parts=())[0].replication_factor == 1
     assert ask("plan_replicas", name, 1) == ()
+
+
+def test_a_partition_that_is_given_twice_is_refused(ask: Callable[..., Any], name: str, admin: Admin) -> None:
+    admin.create_topics({name: TopicSpec(partitions=1, replication_factor=1)})
+    ((old,),) = (each.replicas for each in admin.describe_topics(name, parts=())[0].partitions)
+    first, second = (number for number in (1, 2, 3) if number != old)
+    moves = [ReplicaMove(topic=name, partition=0, old=(old,), new=(new,)) for new in (first, second)]
+    with pytest.raises(InputError, match=rf"^{name}-0: found two moves, \[{first}\] and \[{second}\], wanted one"):
+        ask("alter_replicas", moves)
+    assert admin.describe_topics(name, parts=())[0].partitions[0].replicas == (old,)
 
 
 def test_preferred_leaders_lead_again(

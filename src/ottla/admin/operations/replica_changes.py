@@ -60,10 +60,16 @@ def replicas_planned(facts: ClusterFacts, topic: str, factor: int) -> tuple[Repl
 
 
 def alter_replicas(moves: Sequence[ReplicaMove], *, wait: bool = True) -> AdminOperation[None]:
-    """Begin moves, and with `wait` return when all new replicas are in sync and the old ones gone."""
+    """Begin moves, and with `wait` return when all new replicas are in sync and the old ones gone. InputError where a
+    partition is moved twice."""
     if not moves:
         return
-    wanted = {TopicPartition(move.topic, move.partition): list(move.new) for move in moves}
+    wanted: dict[TopicPartition, list[int] | None] = {}
+    for move in moves:
+        place = TopicPartition(move.topic, move.partition)
+        if place in wanted:
+            raise InputError(f"{place}: found two moves, {wanted[place]} and {list(move.new)}, wanted one")
+        wanted[place] = list(move.new)
     failed = {str(place): problem for place, problem in (yield from reassign(wanted)).items()}
     if wait:
         yield from _await_moves({place for place in wanted if str(place) not in failed})
