@@ -37,8 +37,8 @@ def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
     if not consent.agree(f"Cancel all {len(moves):,} moves in progress, also those of other tools?"):
         return
     refused = admin.carry_out(asks.cancel(each.place for each in moves))
-    for place, error in refused.items():
-        warn(f"not cancelled: {place}: {error}")
+    for error in refused.values():
+        warn(f"not cancelled: {error}")
     say(f"{len(moves) - len(refused):,} moves are cancelled")
     topics = {key: value for key, value in wanted_settings(moves, 1).items() if key[0] == "topic"}
     held = sorted({each.resource for each in admin.carry_out(asks.read_settings(topics)) if each.old is not None})
