@@ -125,6 +125,17 @@ def test_one_reading_has_lag_sizes_brokers_and_findings(
     assert metrics_of(excluded)["ottla_cluster_topic_records"]["read",] == 10
 
 
+def test_an_excluded_group_that_cannot_be_read_is_not_counted(
+    ottla: Callable[..., Result], cluster: EmbeddedCluster, admin: Admin
+) -> None:
+    admin.create_topics({"hidden": TopicSpec(partitions=1, replication_factor=1)})
+    admin.apply_reset(admin.plan_reset("hidden-group", to="earliest", topics={"hidden": [0]}))
+    with cluster.faults.add(api="OFFSET_FETCH", group="hidden-group", error="GROUP_AUTHORIZATION_FAILED"):
+        shown, excluded = (metrics_of(ottla(*given).stdout) for given in ((), ("--exclude", "hidden-*")))
+    assert shown["ottla_exporter_hidden"]["group_offsets", "not authorized"] == 1
+    assert excluded["ottla_exporter_hidden"]["group_offsets", "not authorized"] == 0
+
+
 def test_series_above_the_bound_are_named(ottla: Callable[..., Result]) -> None:
     found = metrics_of(ottla("--max-series", "1").stdout)
     assert len(found["ottla_cluster_topic_partitions"]) == 1

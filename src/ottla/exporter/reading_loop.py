@@ -33,6 +33,9 @@ from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.net.broker_connection import Connection
 
 STALE_INTERVALS: Final = 3
+_GROUP: Final = "group "
+"""How the subject of a group that could not be read begins."""
+
 _STATM: Final = Path("/proc/self/statm")
 
 
@@ -143,7 +146,7 @@ class ReadingLoop:
         """Return when the cluster was read, and its metrics. The facts are not kept while those become text."""
         facts = self._admin.facts(READ_FOR_THE_DOCTOR if is_doctors else READ_ALWAYS)
         if self._excluded:
-            facts = replace(facts, groups=tuple(each for each in facts.groups if not self._is_excluded(each.group_id)))
+            facts = self._without_excluded(facts)
         groups = self._small_lags.counted(
             self._readings.take(facts), lambda group, each: self._readings.stands_still(group, each, facts.at_ms)
         )
@@ -151,6 +154,17 @@ class ReadingLoop:
         if is_doctors:
             self._readings.take_examination(facts)
         return facts.at_ms, self._readings.families(facts, groups, self._connects_of(facts))
+
+    def _without_excluded(self, facts: ClusterFacts) -> ClusterFacts:
+        return replace(
+            facts,
+            groups=tuple(each for each in facts.groups if not self._is_excluded(each.group_id)),
+            not_read=tuple(
+                each
+                for each in facts.not_read
+                if not (each.subject.startswith(_GROUP) and self._is_excluded(each.subject.removeprefix(_GROUP)))
+            ),
+        )
 
     def _is_excluded(self, group: str) -> bool:
         return any(fnmatchcase(group, pattern) for pattern in self._excluded)
