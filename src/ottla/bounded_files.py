@@ -1,4 +1,4 @@
-"""Files that people name, read up to a bound: whatever is in them, and however large they are."""
+"""Reads files that users name, and refuses those that are larger than a bound."""
 
 from __future__ import annotations
 

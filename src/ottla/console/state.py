@@ -176,7 +176,8 @@ class ConsoleState:
         write_whole(path, data)
 
     def agree(self, query: Query) -> None:
-        """Read `confirm`, the last parameter of a change: the cluster's name, if the cluster has `confirm = "name"`."""
+        """Raise InputError unless `confirm` is the cluster's name, where the cluster has `confirm = "name"`. Call it
+        after all other parameters are read: it refuses every one that was not."""
         typed = query.text("confirm")
         query.done()
         if self.choices.asks_name and typed != self.choices.name:

@@ -53,7 +53,7 @@ PORT: Final = 9308
     "--exclude",
     multiple=True,
     metavar="PATTERN",
-    help="Not these groups, as 'ottla-*'; nor findings of them; repeatable.",
+    help="Leave out groups that match, as 'ottla-*', and findings about them; repeatable.",
 )
 @click.option("--once", is_flag=True, help="Read the cluster once, print the metrics, and exit.")
 def exporter(

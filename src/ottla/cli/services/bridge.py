@@ -14,7 +14,7 @@ import click
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.parameter_types import Seconds
-from ottla.cli.shared.serving import observed, serves_health, stopped_by_signals
+from ottla.cli.shared.serving import serves_health, stopped_by_signals, telemetry_and_health
 from ottla.cli.shared.target import import_target
 from ottla.config import Settings
 from ottla.errors import ConfigError
@@ -255,7 +255,7 @@ def _serve(
     made = Bridge(kafka["bootstrap.servers"], settings, kafka=client_settings(kafka))
     check_reachable(kafka)
     _raise_file_limit(settings.max_connections)
-    with observed("ottla-bridge", made.health, health_host, health_port):
+    with telemetry_and_health("ottla-bridge", made.health, health_host, health_port):
         before = signal.signal(signal.SIGHUP, lambda *_: made.reload())
         try:
             with stopped_by_signals(made.stop):

@@ -6,7 +6,7 @@ import click
 
 from ottla.cli.services.schedule import name_option
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
-from ottla.cli.shared.serving import observed, serves_health, stopped_by_signals
+from ottla.cli.shared.serving import serves_health, stopped_by_signals, telemetry_and_health
 from ottla.config import Settings
 
 
@@ -47,6 +47,6 @@ def run(
         replication_factor=replication_factor,
     )
 
-    with observed(made.topic, made.health, health_host, health_port), stopped_by_signals(made.stop):
+    with telemetry_and_health(made.topic, made.health, health_host, health_port), stopped_by_signals(made.stop):
         click.echo(f"ottla: delivering {made.topic}; Ctrl-C or SIGTERM stops it", err=True)
         made.run()

@@ -50,8 +50,9 @@ def health_server(health: Callable[[], Health], host: str, port: int) -> HealthS
 
 
 @contextmanager
-def observed(service: str, health: Callable[[], Health], host: str, port: int | None) -> Iterator[None]:
-    """Set up the telemetry that the environment asks for, and serve health and metrics on a port if one is given."""
+def telemetry_and_health(service: str, health: Callable[[], Health], host: str, port: int | None) -> Iterator[None]:
+    """Set up the telemetry that the environment asks for, and serve health and metrics on a port if one is given, as
+    long as the block lasts. ConfigError where nothing can listen there."""
     from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
     telemetry = Telemetry()

@@ -60,7 +60,7 @@ _LIMITED = Column("limited", text=_limited)
 
 
 _exclude = click.option(
-    "--exclude", multiple=True, metavar="PATTERN", help="Not these groups, as 'ottla-*'; repeatable."
+    "--exclude", multiple=True, metavar="PATTERN", help="Leave out groups that match, as 'ottla-*'; repeatable."
 )
 
 
