@@ -81,6 +81,7 @@ ARGUMENTS: list[tuple[Callable[[], Any], str]] = [
         lambda: handler("orders", auto_offset_reset="latest"),
         "App.handler: found auto_offset_reset=, wanted it where the",
     ),
+    (lambda: App("g").relay(), "App.relay: found no outbox=, wanted one"),
     (lambda: columns(group_id="g"), "consume: found group_id=, wanted group="),
     (lambda: Admin(servers=SERVERS), "Admin: found servers=, wanted bootstrap_servers="),
     (lambda: AsyncAdmin(servers=SERVERS), "AsyncAdmin: found servers=, wanted bootstrap_servers="),

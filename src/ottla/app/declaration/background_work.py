@@ -9,6 +9,7 @@ from ottla.app.background.app_producers import AppProducer, AppProducerOptions, 
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.declaration.declaring import DeclaresOnApp
 from ottla.app.handler.handler_options import Value
+from ottla.config.arguments import explained
 from ottla.outbox.outbox import Outbox
 from ottla.outbox.relaying import without_needed
 from ottla.producer.signature import Key
@@ -89,6 +90,7 @@ class DeclaresBackground(DeclaresOnApp):
         self._parts.producers.append(producer)
         return producer
 
+    @explained("App.relay")
     def relay(
         self,
         outbox: Outbox,
