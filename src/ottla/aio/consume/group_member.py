@@ -187,7 +187,10 @@ class GroupMember(MemberCore):
             raise commit_error_of(error, self._servers, self.asking) from error
 
     async def membership(self, epochs: Mapping[TopicPartition, int]) -> TransactionalMember:
-        """Return what names this member and its generation to the coordinator (KIP-447), if `_check_still_has`."""
+        """Return what names this member and its generation to the coordinator (KIP-447).
+
+        Raises `RetriableError` unless it has these partitions, without interruption since these epochs.
+        """
         coordinator = coordinator_of(self._client)
         self._check_still_has(epochs, coordinator.generation)
         return TransactionalMember(

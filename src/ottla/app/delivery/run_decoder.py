@@ -84,8 +84,11 @@ class RunDecoder:
         return has_malformed, None
 
     def parts(self, run: Run) -> Iterator[tuple[Sequence[AnyRecord], list[Any] | None]]:
-        """Yield the records of a run part by part, each with its values, decoded when it is asked for. None in place of
-        the values if one is malformed: the records have them. Raises `RegistryUnavailable`."""
+        """Yield (records, values) for each part of a run. A part is decoded when it is asked for.
+
+        `values` is None if one of them is malformed; then each record of the part has its own value, decoded. Raises
+        `RegistryUnavailable`.
+        """
         context, _ = self._serde_contexts(run)
         records, serde = run.records, self._value
         for begin in range(0, len(records), _PART_RECORDS):

@@ -186,7 +186,10 @@ class GroupMember(ThreadedMember):
             raise self._error_of(error)
 
     def membership(self, epochs: Mapping[TopicPartition, int]) -> bytes:
-        """Return what names this member and its generation to the coordinator (KIP-447), if `_check_still_has`."""
+        """Return what names this member and its generation to the coordinator (KIP-447).
+
+        Raises `RetriableError` unless it has these partitions, without interruption since these epochs.
+        """
 
         def ask() -> bytes:
             # No rebalance is half done here: its callbacks run on this thread. So the generation fits the partitions.

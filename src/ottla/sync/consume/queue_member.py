@@ -63,7 +63,8 @@ class ThreadedQueueMember(QueueMember):
     def _begun(self, code: Execute) -> Execute:
         def execute(job: Run) -> RunResult | Unconfirmed:
             assert isinstance(job, JobRun)
-            return self._refusal(job) or code(job)
+            refusal = self._refusal(job)
+            return code(job) if refusal is None else refusal
 
         return execute
 
