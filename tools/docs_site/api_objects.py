@@ -8,9 +8,10 @@ import gc
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import Any, cast
 
 import griffe
+import yaml
 
 from docs_site.project import ROOT
 from docs_site.public_api import PUBLIC_MODULES, PublicName, public_names
@@ -52,7 +53,16 @@ def load(path: str) -> griffe.Object:
 
 @functools.cache
 def _loader() -> griffe.GriffeLoader:
-    return griffe.GriffeLoader(search_paths=[ROOT / "src", ROOT])
+    extensions = griffe.load_extensions(*(str(ROOT / each) for each in _options_of_pages()["extensions"]))
+    return griffe.GriffeLoader(extensions=extensions, search_paths=[ROOT / "src", ROOT])
+
+
+def _options_of_pages() -> dict[str, Any]:
+    """The options of the pages' own loader: what a check reads is what a page shows."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    found: dict[str, Any]
+    (found,) = (each["mkdocstrings"]["handlers"]["python"]["options"] for each in config["plugins"] if each != "search")
+    return found
 
 
 def _with_members(found: griffe.Object) -> Iterator[griffe.Object]:

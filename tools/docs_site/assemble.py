@@ -72,17 +72,19 @@ def write_config(build: Path, target: Path, *, has_versions: bool = False) -> Pa
         config["site_url"] = found
     if has_versions:
         config["extra"] = {**config.get("extra", {}), "version": {"provider": "mike", "default": "latest"}}
-    for path in _search_paths(config):
+    for path in _lists_of_paths(config):
         path[:] = [str(ROOT / each) for each in path]
     written = build / "mkdocs.yml"
     written.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return written
 
 
-def _search_paths(config: dict[str, list[object]]) -> Iterable[list[str]]:
+def _lists_of_paths(config: dict[str, list[object]]) -> Iterable[list[str]]:
     for plugin in config["plugins"]:
         if isinstance(plugin, dict) and "mkdocstrings" in plugin:
-            yield plugin["mkdocstrings"]["handlers"]["python"]["paths"]
+            python = plugin["mkdocstrings"]["handlers"]["python"]
+            yield python["paths"]
+            yield python["options"]["extensions"]
 
 
 def _is_in_site(path: Path) -> bool:

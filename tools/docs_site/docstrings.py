@@ -79,10 +79,7 @@ def _is_described(each: griffe.Object) -> bool:
 
 
 def _described_elsewhere(name: str, owner: griffe.Class) -> str:
-    """The words of the member that this one overrides, or has from the public class that the docstring names."""
-    for base in owner.mro() if owner.bases else []:
-        if name in base.members and (words := _words(base.members[name])):
-            return words
+    """The words that the member has in the public class that the docstring of `owner` names."""
     for other in re.findall(r"`(\w+)`", _words(owner)):
         path = public_paths().get(other)
         if path is not None and path != owner.path and name in load(path).members:
