@@ -6,10 +6,11 @@ fast and the buffer drains in that time. If it is still over the mark it is paus
 Fast handlers fetch nothing twice, and slow ones pause once per thousands of records.
 
 How much "full" is depends on the handler. A resumed partition waits until its broker answers the fetch that is under
-way without it, up to `fetch.max.wait.ms` (500); where all partitions of a broker were paused, librdkafka looks for some
-to fetch once a second. What is buffered must last that long. So the watermarks are the given ones or, when that is
-more, `lead_s` seconds of work at the pace the partition is handled at, and half of it. (Measured with one hot partition
-of 16 and a handler of 30 µs: as fast as without any limit, where 4,000 and 1,000 for all gave a third.)
+way without it, up to `fetch.max.wait.ms` (500). Where all partitions of a broker were paused, it is fetched at once; by
+librdkafka itself up to a second later (`ottla.sync.consume.client_work`). What is buffered must last that long. So the
+watermarks are the given ones or, when that is more, `lead_s` seconds of work at the pace the partition is handled at,
+and half of it. (Measured with one hot partition of 16 and a handler of 30 µs: as fast as without any limit, where 4,000
+and 1,000 for all gave a third.)
 
 A partition of unknown pace is held somewhat longer, until its first run has ended.
 

@@ -75,7 +75,8 @@ class ClientWork(ClientCommands):
                 case PausePartitions(partitions):
                     self.call(self.client.pause, client_partitions(partitions))
                 case ResumePartitions(partitions):
-                    self.call(self.client.resume, client_partitions(partitions))
+                    if self.call(self.client.resume, client_partitions(partitions)):
+                        self._fetch_now(partitions)
                 case SeekPartition(name, offset):
                     refused.pop(name, None)
                     if not self.call(self.client.seek, ClientPartition(name.topic, name.partition, offset)):
@@ -99,6 +100,25 @@ class ClientWork(ClientCommands):
             self._error_log.write("info", call.__name__, str(error))
             return False
         return True
+
+    def _fetch_now(self, resumed: Sequence[TopicPartition]) -> None:
+        """Have resumed partitions fetched at once.
+
+        A broker's thread of librdkafka that has nothing to fetch looks again after a second. A resume does not wake it
+        (rd_kafka_toppar_pause_resume), a seek does. A seek makes the client forget the leader epoch of its position
+        until the next record (KIP-320), and is made only where the last fetch has shown that there is one.
+        """
+        for name, offset in self._positions(resumed).items():
+            place = ClientPartition(name.topic, name.partition, offset)
+            if self._has_more(place):
+                self.call(self.client.seek, place)
+
+    def _has_more(self, place: ClientPartition) -> bool:
+        try:
+            found = self.client.get_watermark_offsets(place, cached=True)
+        except KafkaException:
+            return False
+        return found is not None and bool(found[1] > place.offset)
 
     def commit_and_wait(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit inside a rebalance callback. It is logged when it fails, and nothing else can be done."""
