@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from ottla.outbox.outbox import Outbox as Outbox
     from ottla.producer.bulk import Outgoing as Outgoing
     from ottla.producer.deliveries import DeliveryReport as DeliveryReport
+    from ottla.producer.signature import BulkOptions as BulkOptions
+    from ottla.producer.signature import SendOptions as SendOptions
     from ottla.queues.async_queue import AsyncQueue as AsyncQueue
     from ottla.queues.job import Job as Job
     from ottla.queues.queue import Queue as Queue
@@ -163,6 +165,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.outbox.outbox": ["Outbox"],
         "ottla.producer.bulk": ["Outgoing"],
         "ottla.producer.deliveries": ["DeliveryReport"],
+        "ottla.producer.signature": ["BulkOptions", "SendOptions"],
         "ottla.queues.async_queue": ["AsyncQueue"],
         "ottla.queues.job": ["Job"],
         "ottla.queues.queue": ["Queue"],

@@ -335,15 +335,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     @abstractmethod
     def transaction(self, timeout_s: Span = 60.0) -> Any:
-        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
-
-            with producer.transaction() as transaction:  # on an event loop: async with
-                producer.send("invoices", invoice)
-                transaction.send_offsets(offsets, consumer)  # there: await
-
-        Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
-        newer instance with the same id took over.
-        """
+        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never."""
 
     def _open_transaction(self, make: Callable[..., T], timeout_s: Span) -> T:
         self._check_open()

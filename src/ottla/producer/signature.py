@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from ottla.config.token_argument import TokenFunction
@@ -24,6 +25,7 @@ __all__ = [
     "Servers",
     "Value",
     "check_names",
+    "lists_options",
 ]
 
 Servers: TypeAlias = str | Sequence[str] | None
@@ -43,6 +45,7 @@ PartitionerName: TypeAlias = Literal[
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -61,7 +64,10 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class BulkOptions(TypedDict, total=False):
-    """Options of `send_many`, which apply to all its records. `SendOptions` documents them.
+    """Options of `send_many`, which apply to all its records.
+
+    `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at`, `event_type`, `subject` and `detached`
+    mean what they mean in `SendOptions`.
 
     There is no `event_id`: with `event_type` each record is an event of its own, with a random id.
     """
@@ -136,6 +142,7 @@ class SendOptions(RecordOptions, total=False):
 
 SEND_OPTIONS: Final = frozenset(SendOptions.__optional_keys__)
 BULK_OPTIONS: Final = frozenset(BulkOptions.__optional_keys__)
+_DEFAULTS: Final[Mapping[str, Any]] = {"headers": (), "detached": False}
 
 
 def check_names(method: str, options: Mapping[str, Any], known: frozenset[str]) -> None:
@@ -143,3 +150,24 @@ def check_names(method: str, options: Mapping[str, Any], known: frozenset[str]) 
     if not options.keys() <= known:
         name = min(options.keys() - known)
         raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
+
+
+def lists_options(options: Any) -> Callable[[F], F]:
+    """Decorate a method: its signature, as `help` shows it, has the fields of the TypedDict in place of `**options`."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_DEFAULTS.get(name),
+                annotation=getattr(annotation, "__forward_arg__", annotation),
+            )
+            for name, annotation in options.__annotations__.items()
+        ]
+        function.__signature__ = signature.replace(parameters=own + more)  # type: ignore[attr-defined]
+        return function
+
+    return decorate

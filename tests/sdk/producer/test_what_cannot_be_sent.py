@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import AsyncProducer, Priorities, Producer
+from ottla import AppProducer, AsyncAppProducer, AsyncProducer, BulkOptions, Priorities, Producer, SendOptions
 from ottla.errors import ConfigError, InputError, SerializationError
-from ottla.producer.signature import SendOptions
 from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until, wait_until_async
 
@@ -289,6 +288,27 @@ def test_each_option_of_a_send_is_read(kafka: Kafka, kafka_topic: str) -> None:
         producer._apply_send_options(kafka_topic, (), options)
     read_by_send = {"headers", "partition", "timestamp_ms", "detached"}
     assert options.asked | read_by_send == SendOptions.__optional_keys__
+
+
+@pytest.mark.parametrize("producer", [Producer, AsyncProducer, AppProducer, AsyncAppProducer])
+def test_signatures_of_sends_list_their_options(producer: Any) -> None:
+    one, many = inspect.signature(producer.send).parameters, inspect.signature(producer.send_many).parameters
+
+    assert one.keys() == {"self", "topic", "value", "key", "on_delivery"} | SendOptions.__optional_keys__
+    assert many.keys() == {"self", "topic", "records"} | BulkOptions.__optional_keys__
+    assert (one["headers"].default, one["detached"].default, one["partition"].default) == ((), False, None)
+
+
+@pytest.mark.parametrize(
+    ("producer", "example"),
+    [(Producer, " with producer.transaction()"), (AsyncProducer, " async with producer.transaction()")],
+)
+def test_help_of_a_transaction_shows_an_example_for_its_producer(producer: Any, example: str) -> None:
+    words = inspect.getdoc(producer.transaction)
+
+    assert words is not None
+    assert example in words
+    assert ("await transaction.send_offsets" in words) == example.startswith(" async")
 
 
 def test_both_producers_show_the_same_arguments_of_send() -> None:

@@ -20,7 +20,7 @@ from ottla.app.background.background_task import in_thread
 from ottla.config.priorities import topics_of
 from ottla.errors import ConfigError, LifecycleError
 from ottla.producer.bulk import Outgoing
-from ottla.producer.signature import BulkOptions, ProducerOptions, SendOptions
+from ottla.producer.signature import BulkOptions, ProducerOptions, SendOptions, lists_options
 from ottla.quantities import Span
 from ottla.showing import shown
 from ottla.telemetry import Hooks
@@ -103,6 +103,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
 
     module, name = "ottla.sync.produce.producer", "Producer"
 
+    @lists_options(SendOptions)
     def send(
         self,
         topic: str,
@@ -116,6 +117,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         delivery: Delivery = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return delivery
 
+    @lists_options(BulkOptions)
     def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
     ) -> Bulk:
@@ -147,6 +149,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
 
     module, name = "ottla.aio.produce.producer", "AsyncProducer"
 
+    @lists_options(SendOptions)
     def send(
         self,
         topic: str,
@@ -160,6 +163,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         delivery: AsyncDelivery = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return delivery
 
+    @lists_options(BulkOptions)
     async def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
     ) -> AsyncBulk:
