@@ -12,6 +12,8 @@ from docs_site.api_objects import api_objects, inherited_members, load
 from docs_site.docstrings import problems, problems_of
 from docs_site.inherited import InheritedDocstrings
 
+from ottla import SendOptions
+
 
 def test_every_public_name_says_what_it_means() -> None:
     assert len(list(api_objects())) > 1_000
@@ -32,6 +34,13 @@ def test_methods_and_arguments_that_a_base_describes_have_its_words_in_the_refer
 
     assert [each.path for each in shown if each.docstring is None] == []
     assert "`start_timeout_s`" in producer.members["__init__"].docstring.value  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("home", ["ottla.sync", "ottla.aio"])
+def test_the_reference_lists_the_options_of_a_send(home: str) -> None:
+    send = load(f"{home}.produce.producer.{'Async' if home == 'ottla.aio' else ''}Producer").members["send"]
+
+    assert SendOptions.__optional_keys__ <= {each.name for each in send.parameters}
 
 
 SOURCE = '''

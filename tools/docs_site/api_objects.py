@@ -13,7 +13,7 @@ from typing import Any, cast
 import griffe
 import yaml
 
-from docs_site.project import ROOT
+from docs_site.project import ROOT, from_root
 from docs_site.public_api import PUBLIC_MODULES, PublicName, public_names
 
 
@@ -53,7 +53,7 @@ def load(path: str) -> griffe.Object:
 
 @functools.cache
 def _loader() -> griffe.GriffeLoader:
-    extensions = griffe.load_extensions(*(str(ROOT / each) for each in _options_of_pages()["extensions"]))
+    extensions = griffe.load_extensions(*map(from_root, _options_of_pages()["extensions"]))
     return griffe.GriffeLoader(extensions=extensions, search_paths=[ROOT / "src", ROOT])
 
 

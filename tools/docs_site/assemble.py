@@ -14,7 +14,7 @@ from docs_site.api_pages import api_pages
 from docs_site.cli_pages import cli_pages
 from docs_site.error_pages import error_pages
 from docs_site.navigation import completed, title_of
-from docs_site.project import ROOT, address
+from docs_site.project import ROOT, address, from_root
 from docs_site.settings_page import settings_pages
 
 DOCS = ROOT / "docs"
@@ -73,7 +73,7 @@ def write_config(build: Path, target: Path, *, has_versions: bool = False) -> Pa
     if has_versions:
         config["extra"] = {**config.get("extra", {}), "version": {"provider": "mike", "default": "latest"}}
     for path in _lists_of_paths(config):
-        path[:] = [str(ROOT / each) for each in path]
+        path[:] = map(from_root, path)
     written = build / "mkdocs.yml"
     written.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return written

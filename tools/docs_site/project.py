@@ -21,3 +21,9 @@ def address(label: str) -> str | None:
     """The project URL `label`, which stands in `pyproject.toml` alone; None while there is none."""
     found: str | None = project().get("urls", {}).get(label)
     return found
+
+
+def from_root(name: str) -> str:
+    """The absolute path of what the repository has by this name; a name that it does not have, as it is."""
+    path = ROOT / name
+    return str(path) if path.exists() else name
