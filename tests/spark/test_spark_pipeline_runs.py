@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -209,3 +210,17 @@ def test_what_a_function_raises_stops_the_pipeline_and_the_batch_comes_again_by_
     with pipeline.start(spark, available_now=True) as again:
         assert again.await_end(timeout_s=120)
     assert written == {0: ["ex"]}
+
+
+def test_a_query_that_spark_cannot_start_is_named_and_the_others_are_stopped(spark, kafka, make_topic, tmp_path):
+    topic = make_topic()
+    pipeline = Pipeline("broken", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+    pipeline.read_topic("events", topic)
+    for name in ("first", "second"):
+        pipeline.write_each("events", lambda rows, number: None, name=name)
+    metadata = Path(pipeline.checkpoint_of("second"), "metadata")
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("no JSON")
+    with pytest.raises(PipelineFailed, match=r"broken, sink second: not started: .*JsonParseException"):
+        pipeline.start(spark)
+    assert not [query.name for query in spark.streams.active if query.name.startswith("broken.")]

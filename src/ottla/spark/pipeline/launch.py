@@ -32,7 +32,7 @@ from ottla.spark.pipeline.parts import (
     TopicSink,
 )
 from ottla.spark.pipeline.replay import live_version
-from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
+from ottla.spark.pipeline.running import LOOK_EVERY_S, PipelineFailed, Running
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.reading.engine import takes_jvm
 from ottla.spark.writing.sink_identity import check_identity
@@ -89,7 +89,7 @@ def start(
             for sink in sinks:
                 rows = Frames(session, pipeline.parts, runs[sink.name]).rows_of(sink)
                 writers[sink.name] = _writer(pipeline, sink, rows, every=every, available_now=available_now)
-            _start_all(writers, queries)
+            _start_all(pipeline, writers, queries)
         except BaseException:
             for query in queries.values():
                 query.stop()
@@ -187,18 +187,26 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
     return writer
 
 
-def _start_all(writers: Mapping[str, Any], queries: dict[str, StreamingQuery]) -> None:
+def _start_all(pipeline: Pipeline, writers: Mapping[str, Any], queries: dict[str, StreamingQuery]) -> None:
     """Start all queries, put each into `queries`, and wait until their sources are there.
+
+    Raises `PipelineFailed` if Spark's engine cannot start one, for example because the store of its checkpoint fails.
 
     Spark gives the Python process of each source ten seconds to start. Many at once on a busy machine need longer, so
     no more start at once than there are cores, and one whose source came too late is started again.
     """
+    from py4j.protocol import Py4JJavaError
+
     waiting, starting = list(writers), list[str]()
     starts = dict.fromkeys(writers, 0)
     while waiting or starting:
         while waiting and len(starting) < local_cores("local[*]"):
             name = waiting.pop(0)
-            queries[name] = writers[name].start()
+            try:
+                queries[name] = writers[name].start()
+            except Py4JJavaError as error:  # an exception of the JVM that PySpark has no class of its own for
+                reason = error.java_exception.toString()
+                raise PipelineFailed(f"{pipeline.name}, sink {name}: not started: {reason}") from error
             starts[name] += 1
             starting.append(name)
         for name in [each for each in starting if not _is_initializing(queries[each])]:
