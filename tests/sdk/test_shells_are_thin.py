@@ -17,7 +17,7 @@ from pathlib import Path
 import ottla
 
 SHELLS = [Path(ottla.__file__).parent / name for name in ("sync", "aio")]
-MOST_SHARED = 0.08
+MOST_SHARED = 0.085
 MOST_SHARED_LINES = 0.12
 _WORDS = re.compile(r"\b(?:await|async) |\bAsync")
 _SAYS_NOTHING = {"return", "return None", "return self", "raise", "continue", "break", "pass", "try:"}

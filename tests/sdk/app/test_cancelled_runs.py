@@ -58,7 +58,7 @@ def test_cancelled_runs_are_given_back_in_order_and_the_others_stay_in_order(kin
         told = Told(handed_out)
         more = {"is_stopping": asyncio.Event()} if kind is Tasks else {}
         workers = told.workers = kind(
-            0,
+            count=0,
             group="billing",
             execute={},
             step=told.step,
