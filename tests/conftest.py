@@ -120,11 +120,18 @@ def _check_representatives(items: list[pytest.Item], kept: list[pytest.Item]) ->
 
 
 def _place_of_files(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]:
-    """Return a sort key: files with representatives, which start whole services, come first, then large files. A file
-    of one test that takes a minute would otherwise run last, beside idle processes."""
+    """Return a sort key: files with representatives, which start whole services, and those with a test that may take
+    ten minutes come first, then large files. A file of one long test would otherwise run last, beside idle processes.
+    """
     tests = Counter(item.path for item in items)
-    long = {item.path for item in items if item.get_closest_marker("representative")}
+    long = {item.path for item in items if item.get_closest_marker("representative") or _limit_s(item) >= 600}
     return lambda item: (item.path not in long, -tests[item.path])
+
+
+def _limit_s(item: pytest.Item) -> float:
+    """Return the seconds after which a test is ended, if it has a limit of its own."""
+    limit = item.get_closest_marker("timeout")
+    return limit.args[0] if limit is not None and limit.args else 0.0
 
 
 _unknown_events: list[str] = []
