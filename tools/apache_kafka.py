@@ -274,12 +274,22 @@ class ApacheKafka:
                 log = (self._temporary / f"node-{dead[0]}.log").read_text(errors="replace")
                 raise RuntimeError(f"Apache Kafka's node {dead[0]} ended while it started:\n{log[-3000:]}")
             try:
-                if len(admin.list_topics(timeout=1).brokers) == len(self._nodes):
+                # A broker can be in the metadata of the others before it listens.
+                is_complete = len(admin.list_topics(timeout=1).brokers) == len(self._nodes)
+                if is_complete and (self._address is not None or all(map(_listens, self._ports.values()))):
                     return
             except KafkaException:
                 pass
             time.sleep(0.1)
         raise RuntimeError(f"Apache Kafka did not start within {START_TIMEOUT_S:g} s")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _free_ports(count: int) -> list[int]:

@@ -83,6 +83,7 @@ until_done(lambda: pipeline.replay(spark, version="v2", only=["lake", "delta"]))
 found["restarts"] = len(stopped_by)
 pipeline.switch_over("v2", force=True)
 found["live"] = pipeline.live_version()
+calm.touch()  # Spark's own reader of files does not repeat a request whose answer is cut
 found["rows"] = [
     sorted(row.n for row in spark.read.parquet(f"{lake}/out-{version}").collect()) for version in ("v1", "v2")
 ]
