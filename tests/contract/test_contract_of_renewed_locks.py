@@ -16,7 +16,7 @@ from queue_services import Jobs, eventually
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, Json
 
-LOCK_S = 1
+LOCK_S = 3
 SHORT_LOCKS = {
     "group.share.record.lock.duration.ms": str(LOCK_S * 1_000),
     "group.share.min.record.lock.duration.ms": str(LOCK_S * 1_000),
