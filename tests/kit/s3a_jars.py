@@ -51,7 +51,7 @@ def run_program(program: Path, *arguments: str) -> Any:
         env=os.environ | environment(),
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
         check=False,
     )
     lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]

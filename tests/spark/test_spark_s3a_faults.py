@@ -18,7 +18,7 @@ import ottla.columnar
 
 pytest.importorskip("pyspark")
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.complete, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.complete, pytest.mark.timeout(1_000)]
 
 PROGRAM = """
 import json, sys
