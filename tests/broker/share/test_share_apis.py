@@ -26,13 +26,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[WireClient]:
-    client = WireClient(cluster.bootstrap_servers)
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def group_id(client: WireClient) -> str:
     """A group that begins with the first record."""
     name = f"group-{next(_numbers)}"

@@ -120,13 +120,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[WireClient]:
-    client = WireClient(cluster.bootstrap_servers)
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def topic(cluster: EmbeddedCluster, client: WireClient, request: pytest.FixtureRequest) -> str:
     """A topic with four records; its name is also the group's."""
     name = request.node.name.replace("[", "-").replace("]", "")

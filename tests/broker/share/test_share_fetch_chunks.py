@@ -25,13 +25,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[WireClient]:
-    client = WireClient(cluster.bootstrap_servers)
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def topic(cluster: EmbeddedCluster, client: WireClient, request: pytest.FixtureRequest) -> str:
     """An empty topic; the group of the same name begins with its first record."""
     name = request.node.name.translate(str.maketrans("_[", "--", "]"))[-60:]

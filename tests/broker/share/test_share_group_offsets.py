@@ -22,13 +22,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[WireClient]:
-    client = WireClient(cluster.bootstrap_servers)
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def topic(cluster: EmbeddedCluster, client: WireClient, request: pytest.FixtureRequest) -> str:
     """A topic with ten records; the group of the same name begins with the first."""
     name = request.node.name.replace("_", "-")

@@ -23,13 +23,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[WireClient]:
-    client = WireClient(cluster.bootstrap_servers)
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def member(cluster: EmbeddedCluster, client: WireClient, topic: str) -> Iterator[ShareMember]:
     """A member of the group of the topic's name, which begins with the first record."""
     set_group(client, topic, "share.auto.offset.reset", "earliest")
