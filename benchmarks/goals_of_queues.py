@@ -18,10 +18,10 @@ _CALLS = (
     "batch's outcomes go together as one range: 0.7 µs of CPU per job, 0.6 µs from C, and 0.1 µs more if the loop "
     "calls an empty function with each value. Three times its rate would be 0.25 µs, and to call a handler with a "
     "record takes 2 µs even in a consumer group, whose runs of 500 records share one account. A queue has a lease, a "
-    "worker and an outcome for each job: 8 µs of CPU in the thread that leases (a fifth of it the garbage collector; "
-    "decoding, leases, their runs and their acknowledgements share the rest) and as much in the workers, of which "
-    "the invoker of handlers takes a half. No single function takes more than a tenth of it. Settled job by job, as "
-    "a worker must that is not to repeat what it has done, the preview waits for a round trip with each, which is "
+    "worker and an outcome for each job. The thread that leases takes 8 µs of CPU per job, a fifth of it for garbage "
+    "collection. The workers take 8 µs as well, half of it in the invoker of handlers. No single function takes more "
+    "than a tenth of it. Settled job by job, as a worker must that is not to repeat what it has done, the preview "
+    "waits for a round trip with each, which is "
     "the row beside this one."
 )
 _ONE_PROCESS = (

@@ -12,8 +12,8 @@ INSTRUMENTORS = {
 
 _ROOTS = (
     "A send outside of any span begins a trace, and its header travels with the record whether the trace is recorded "
-    "or not: a service behind it that follows its parent must not decide anew. The same `send` with one header and no "
-    "telemetry has about 0.75 of the rate of one without: the header is copied by the client and sent. Drawing the ids "
+    "or not. A consumer that samples by the parent's decision reads it there. The same `send` with one header and no "
+    "telemetry has about 0.75 of the rate of one without: the client copies and sends the header. Drawing the ids "
     "and writing them, by the hundred, takes a tenth of a plain `send`. The span of one send in a hundred is made when "
     "it ends, and takes a thirtieth. With a slower sender batches are smaller: the client's thread and the one that "
     "serves its reports take 3.5 to 4.5 µs for each record in place of 2. A span around many sends asks once for all."
@@ -27,9 +27,9 @@ _UNSAMPLED = (
     "only count, so a tenth of what they take is 0.4 µs."
 )
 _DROPPED = (
-    "Once for each batch of 500 records it is decided that nothing is recorded, without the SDK, and the instruments "
-    "are told. From run to run the ratio of CPU times goes from 0.82 to 0.93: the SDK's objects make each full garbage "
-    "collection longer, and one more or less of those in a round is what is seen."
+    "The handler decides once for each batch of 500 records that no span is recorded, without the SDK, and updates the "
+    "instruments. The ratio of CPU times varies from 0.82 to 0.93 between runs. The SDK's objects make a full garbage "
+    "collection longer, and the number of collections differs by one between rounds."
 )
 _API = (
     "With the API alone nothing is called per record: a run asks once whether there is a tracer provider, 2 µs for 500 "

@@ -87,9 +87,9 @@ first is sent. CPU is measured in the workers' processes. On a busy machine, sta
 """
 
 ONCE = """\
-`make bench ONLY=once`: runs of 128 records are handed to a handler as a worker does it, without a broker, so the cost
-of the store and of Ottla is measured. *An inbox adds* is its cost above that of the handler alone. *By hand* is a
-transaction per record with an `insert ... on conflict` for the message and an insert for the work. PostgreSQL has
+`make bench ONLY=once`: runs of 128 records are handed to a handler as a worker does it, without a broker, so the
+figures are the cost of the store and of Ottla. *An inbox adds* is the cost of the inbox without the handler. *By hand*
+is a transaction per record with an `insert ... on conflict` for the message and an insert for the work. PostgreSQL has
 `fsync` on. CPU is this process's own. [Effectively once](how-to/effectively-once.md) has the ways to count once.
 """
 

@@ -266,9 +266,10 @@ def _read_client_quota(message: Message) -> SetClientQuota:
 
 
 class _Plain(NamedTuple):
-    """A record whose fields are those of Kafka's record, in one version, except that some have other names or types.
+    """How a record with the fields of Kafka's record is written and read, in one version of it.
 
-    Not for topics and partitions, of which a cluster may have thousands: this is slower by some microseconds.
+    Some fields may have another name or type than Kafka's. Records of topics and partitions have functions of their
+    own, because a cluster may have thousands of them and this table takes some microseconds more for each.
     """
 
     record: type[Any]

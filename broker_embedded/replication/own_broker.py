@@ -1,4 +1,4 @@
-"""What the parts of replication know of their own broker."""
+"""The facts about this broker that the modules of replication use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control API does to a cluster in this process."""
+"""Carries out the control API on a cluster in this process."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class WorkloadProgress:
 
 @fact
 class LifeContext:
-    """What one incarnation of a client has to live with. Each incarnation has a label of its own."""
+    """The surroundings of a client from one start to its end. Each start of a client has its own label."""
 
     client: Client
     label: str

@@ -1,4 +1,4 @@
-"""What the heartbeats of KIP-848 groups and of share groups have in common."""
+"""The code that heartbeats of KIP-848 groups and of share groups share."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str], *, as_giv
 def _view(
     definition: Definition, places: list[Synonym], *, without_places: str | None = None, read_only: bool = False
 ) -> SettingView:
-    """Return a setting whose value is that of the first place."""
+    """Return the view of a setting. Its value comes from the first of `places`."""
     _, value, source = places[0] if places else ("", without_places, ConfigSource.DEFAULT)
     return SettingView(
         name=definition.name,
