@@ -66,6 +66,13 @@ def bytes_text(count: Any) -> str:
     return f"{size / 1024:,.1f} TiB"
 
 
+def duration_text(milliseconds: float | None) -> str:
+    """`31 h`; nothing for None."""
+    from ottla.admin.doctor.finding import format_duration
+
+    return "" if milliseconds is None else format_duration(milliseconds)
+
+
 def moment(at_ms: int | None) -> str | None:
     """Return milliseconds since the epoch as ISO 8601 in UTC; the number itself where no calendar has such a year."""
     if at_ms is None:

@@ -24,7 +24,7 @@ from ottla.cli.shared.cluster_options import cluster_settings, reaches_a_cluster
 from ottla.cli.shared.clusters_file import parse_clusters, read_clusters
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import Column, Format, Output
+from ottla.cli.shared.output import Format, Output
 from ottla.cli.shared.progress import ProgressLine, line
 from ottla.cli.shared.properties_file import read_properties
 from ottla.cli.shared.visible import visible
@@ -311,7 +311,7 @@ def test_what_a_file_has_for_other_clients_is_named(tmp_path: Path, capsys: pyte
 
 
 ITEMS = [{"topic": "a\tb\x1b[31m", "bytes": 1234567, "tags": ["x"], "none": None}, {"topic": "日本", "bytes": 5}]
-COLUMNS = (Column("topic"), Column("bytes", right=True))
+COLUMNS = ("topic", "bytes")
 
 
 def printed(format: Format, capsys: pytest.CaptureFixture[str], *, header: bool = False) -> str:

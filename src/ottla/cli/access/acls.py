@@ -19,7 +19,7 @@ from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.config import Principal, Settings, principal_of
 from ottla.errors import ConfigError
 from ottla_wire.protocol import ErrorCode
@@ -214,7 +214,7 @@ def _explained(kafka: Settings, verb: str) -> Iterator[None]:
 
 def _show(out: Output, schema: str, chosen: Sequence[Acl], *, empty: str) -> None:
     items = [{name: getattr(acl, name) for name in _FIELDS} for acl in chosen]
-    out.items(schema, [Column(name) for name in _FIELDS], items, empty=empty)
+    out.items(schema, _FIELDS, items, empty=empty)
 
 
 def _count(chosen: Sequence[Acl]) -> str:

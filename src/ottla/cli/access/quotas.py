@@ -23,10 +23,10 @@ KINDS = {"user": "--user", "client-id": "--client-id", "ip": "--ip"}
 
 
 def _number_column(name: str) -> Column:
-    return Column(name, right=True, text=lambda value: "none" if value is None else f"{value:,.15g}")
+    return Column(name, text=lambda value: "none" if value is None else f"{value:,.15g}")
 
 
-_CHANGED = (Column("quota"), _number_column("old"), _number_column("new"))
+_CHANGED = ("quota", _number_column("old"), _number_column("new"))
 
 
 def _options(command: F) -> F:
@@ -72,9 +72,7 @@ def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
         | {"quota": quota.name, "value": plain_number(quota.value)}
         for quota in found
     ]
-    out.items(
-        "quotas.list/1", [*map(Column, KINDS), Column("quota"), _number_column("value")], items, empty="no quotas"
-    )
+    out.items("quotas.list/1", [*KINDS, "quota", _number_column("value")], items, empty="no quotas")
 
 
 @quotas.command("set")

@@ -14,7 +14,7 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, is_terminal, prints, say
+from ottla.cli.shared.output import Output, is_terminal, prints, say
 from ottla.config import Settings
 from ottla.errors import InputError
 
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PASSWORD_VARIABLE: Final = "OTTLA_USER_PASSWORD"
-_COLUMNS: Final = (Column("user"), Column("mechanism"), Column("iterations", right=True))
-_CHANGED: Final = (
-    Column("user"),
-    Column("mechanism"),
-    Column("old_iterations", right=True),
-    Column("iterations", right=True),
-)
+_COLUMNS: Final = ("user", "mechanism", "iterations")
+_CHANGED: Final = ("user", "mechanism", "old_iterations", "iterations")
 
 
 def _of_a_mechanism(command: F) -> F:

@@ -59,9 +59,9 @@ def list_clusters(out: Output) -> None:
     items = [_item(cluster, is_used=cluster.name == found.use) for cluster in found.clusters.values()]
     columns = (
         Column("used", text=lambda used: "*" if used else ""),
-        Column("name"),
-        Column("bootstrap_servers"),
-        Column("security_protocol"),
+        "name",
+        "bootstrap_servers",
+        "security_protocol",
         Column("read_only", text=lambda value: "yes" if value else ""),
     )
     out.items("clusters.list/1", columns, items, empty=f"{found.file} names no cluster")

@@ -12,7 +12,7 @@ from ottla.cli.shared.cluster_options import check_reachable, client_settings, r
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Column, Output, prints, say, warn
+from ottla.cli.shared.output import Output, prints, say, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
@@ -25,16 +25,8 @@ if TYPE_CHECKING:
     from ottla.outbox import Outbox
     from ottla.stores.outbox_sessions import OutboxSession
 
-_COLUMNS = (
-    Column("id", right=True),
-    Column("topic"),
-    Column("key"),
-    Column("bytes", right=True),
-    Column("message_id"),
-    Column("age_s", right=True),
-    Column("reason"),
-)
-_RESULTS = (Column("id", right=True), Column("result"), Column("topic"), Column("key"), Column("reason"))
+_COLUMNS = ("id", "topic", "key", "bytes", "message_id", "age_s", "reason")
+_RESULTS = ("id", "result", "topic", "key", "reason")
 
 
 @click.group(cls=CommandGroup)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.shared.output import Column, Output
+from ottla.cli.shared.output import Output
 
 if TYPE_CHECKING:
     from ottla.admin import SettingChange
 
-_COLUMNS = (Column("setting"), Column("old"), Column("old_source"), Column("new"), Column("new_source"))
+_COLUMNS = ("setting", "old", "old_source", "new", "new_source")
 
 
 def show_changes(out: Output, schema: str, planned: Sequence[SettingChange]) -> bool:
@@ -23,7 +23,7 @@ def show_changes(out: Output, schema: str, planned: Sequence[SettingChange]) -> 
 def changes_of_many(out: Output, schema: str, planned: Mapping[str, Sequence[SettingChange]]) -> bool:
     """Print the settings that would change of several topics. Returns False if none would."""
     items = [{"topic": topic, **_item(each)} for topic, found in planned.items() for each in found if each.is_change]
-    out.items(schema, (Column("topic"), *_COLUMNS), items, empty=f"nothing to change in {len(planned)} topics")
+    out.items(schema, ("topic", *_COLUMNS), items, empty=f"nothing to change in {len(planned)} topics")
     return bool(items)
 
 

@@ -15,7 +15,7 @@ from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
 from ottla.errors import InputError
 from ottla.records import TopicPartition
@@ -25,16 +25,8 @@ if TYPE_CHECKING:
     from ottla.config import Settings
     from ottla.stores.sql_sessions import SqlSession
 
-_COLUMNS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("next", right=True),
-    Column("lag", right=True),
-    Column("epoch", right=True),
-    Column("member"),
-    Column("updated_at"),
-)
-_RESET = (Column("topic"), Column("partition", right=True), Column("old", right=True), Column("new", right=True))
+_COLUMNS = ("topic", "partition", "next", "lag", "epoch", "member", "updated_at")
+_RESET = ("topic", "partition", "old", "new")
 
 
 @click.group(cls=CommandGroup)

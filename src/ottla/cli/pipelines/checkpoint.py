@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 import click
 
-from ottla.cli.shared.output import Column, Format, Output, prints, say
+from ottla.cli.shared.output import Format, Output, prints, say
 from ottla.errors import ConfigError, InputError
 from ottla.records import TopicPartition
 
-_PARTITIONS = (Column("topic"), *(Column(name, right=True) for name in ("partition", "position", "planned")))
+_PARTITIONS = ("topic", "partition", "position", "planned")
 
 
 @click.group()

@@ -17,7 +17,7 @@ from ottla.cli.pipelines.checkpoint import checkpoint
 from ottla.cli.pipelines.prepare import prepare
 from ottla.cli.shared.cluster_options import set_option
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
 
@@ -60,11 +60,7 @@ _VERSION = click.option("--version", help="Run or show this version instead of t
 _ONLY = click.option("--only", multiple=True, metavar="SINK", help="Only this sink; may be repeated.")
 
 
-_LAG = (
-    Column("sink"),
-    Column("topic"),
-    *(Column(name, right=True) for name in ("partition", "position", "end", "lag")),
-)
+_LAG = ("sink", "topic", "partition", "position", "end", "lag")
 
 
 @click.group(cls=CommandGroup)

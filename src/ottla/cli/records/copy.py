@@ -12,7 +12,7 @@ import click
 from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster, timeout_s
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.output import Column, Output, prints, say, warn
+from ottla.cli.shared.output import Output, prints, say, warn
 from ottla.errors import InputError, OttlaError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def copy(
         is_new = _is_new(admin, source, to, append=append)
         with open_cluster(kafka, delivery_timeout_ms=round(timeout_s() * 1000)) as cluster:
             spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
-            columns = [Column(name, right=True) for name in ("partition", "first_offset", "end_offset", "records")]
+            columns = ("partition", "first_offset", "end_offset", "records")
             items = [
                 {"partition": place.partition, "first_offset": first, "end_offset": stop, "records": stop - first}
                 for place, (first, stop) in spans.items()

@@ -24,7 +24,7 @@ from ottla.cli.shared.cluster_options import (
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import Column, Format, Output, plain, prints, say, warn
+from ottla.cli.shared.output import Format, Output, plain, prints, say, warn
 from ottla.cli.shared.parameter_types import Number, TimeMs
 from ottla.cli.shared.progress import ProgressLine
 from ottla.errors import InputError
@@ -137,11 +137,11 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
         for item in newest:
             click.echo("\t".join(["letter", *map(plain, item.values())]))
     elif found.letters:
-        causes = (Column("count", right=True), Column("origin"), Column("kind"), Column("error"))
+        causes = ("count", "origin", "kind", "error")
         out.items("dlq.list/1", causes, found.by_cause())
         if newest:
             click.echo()
-            out.items("dlq.list/1", tuple(Column(name) for name in newest[0]), newest)
+            out.items("dlq.list/1", tuple(newest[0]), newest)
 
 
 @dlq.command()
@@ -292,7 +292,7 @@ def redrive(
     summary = f"{report.redriven:,} {verb}, {report.filtered:,} not selected, {report.homeless:,} without an origin"
     out.items(
         "dlq.redrive/1",
-        (Column("count", right=True), Column("to")),
+        ("count", "to"),
         [{"count": count, "to": destination} for destination, count in to.most_common()],
         empty=summary,
         topic=topic,
@@ -313,7 +313,7 @@ def _list_topics(kafka: Settings, out: Output) -> None:
         names = sorted(each.name for each in admin.list_topics() if is_dead_letter_name(each.name))
     with open_cluster(kafka) as cluster:
         items = topic_items(cluster, names)
-    columns = (Column("topic"), Column("partitions", right=True), Column("letters", right=True), Column("newest"))
+    columns = ("topic", "partitions", "letters", "newest")
     out.items("dlq.topics/1", columns, items, empty="no topic is named as dead letter topics are")
 
 

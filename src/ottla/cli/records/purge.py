@@ -11,7 +11,7 @@ import click
 from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
             f"{topic}: {found.others:,} of {found.others + found.letters:,} records have no dead letter headers: they"
             " are no dead letters, and ottla topics delete-records deletes any records"
         )
-    columns = (Column("count", right=True), Column("origin"), Column("kind"), Column("error"))
+    columns = ("count", "origin", "kind", "error")
     partitions = [
         {"partition": place.partition, "first_offset": first, "new_first_offset": stop}
         for place, (first, stop) in sorted(spans.items())

@@ -10,10 +10,10 @@ import click
 
 from ottla.cli.services.run import load_app
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 
 _BREAKING: Final = 2
-_COLUMNS: Final = (Column("breaking"), Column("operation"), Column("message"), Column("change"))
+_COLUMNS: Final = ("breaking", "operation", "message", "change")
 
 
 class _TargetFirst(CommandGroup):

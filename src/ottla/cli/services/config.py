@@ -27,7 +27,7 @@ from ottla.config.catalog import ASYNCIO_ONLY
 from ottla.config.settings import HIDDEN, shown
 from ottla.errors import ConfigError
 
-_COLUMNS: Final = (Column("name", "setting"), Column("value"), Column("origin", "from"), Column("why"))
+_COLUMNS: Final = (Column("name", "setting"), "value", Column("origin", "from"), "why")
 
 
 @click.group(cls=CommandGroup)

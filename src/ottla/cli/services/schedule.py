@@ -13,7 +13,7 @@ from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.config import Settings, security_of
 from ottla.errors import InputError, UnknownTopic
 from ottla.schedule.headers import DEFAULT_NAME, ScheduledMessage, schedule_topic
@@ -21,10 +21,7 @@ from ottla.schedule.tasks.task_records import State
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COLUMNS = [
-    *(Column("due"), Column("id"), Column("topic"), Column("key"), Column("bytes", right=True), Column("moved")),
-    Column("recurs"),
-]
+_COLUMNS = ("due", "id", "topic", "key", "bytes", "moved", "recurs")
 _TASKS = "ottla.cli.services.schedule_tasks"
 
 

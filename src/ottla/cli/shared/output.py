@@ -2,7 +2,7 @@
 
     @prints
     def list_topics(out: Output) -> None:
-        out.items("topics.list/1", (Column("topic"), Column("partitions", right=True)), found, empty="no topics")
+        out.items("topics.list/1", ("topic", "partitions"), found, empty="no topics")
 
 An item is a mapping of plain values: text, numbers, booleans, None, lists and mappings of them. Numbers are whole in
 plain and JSON; a table may group their digits. Nothing is ever cut. JSON is one document:
@@ -37,6 +37,7 @@ _LINES_AT_ONCE: Final = 500
 _NO_TERMINAL: Final = 160
 """Columns that a table may have in a file or a pipe."""
 _LEAST_USUAL: Final = 40
+_NUMBERS: Final = ({int}, {float}, {int, float})
 _QUIET: Final = "ottla.quiet"
 
 
@@ -50,14 +51,14 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table and of plain lines: the item's field, and how it reads. JSON has all fields of an item.
+    """A column of a table and of plain lines: the item's field, and how a table shows it. A field's name alone is one
+    as well. Numbers are aligned right. JSON has all fields of an item.
 
     `text` makes what a table shows of the field's value; plain lines show the value itself.
     """
 
     name: str
     title: str | None = None
-    right: bool = False
     text: Callable[[Any], str] | None = None
 
 
@@ -108,7 +109,7 @@ class Output:
     def items(
         self,
         schema: str,
-        columns: Sequence[Column],
+        columns: Sequence[Column | str],
         items: Iterable[Item],
         *,
         empty: str = "nothing found",
@@ -116,25 +117,27 @@ class Output:
     ) -> None:
         """Print items. `empty` is printed if there are none; `fields` are added beside the items in JSON. `schema` is
         `NOUN.VERB/NUMBER`. Plain and JSON output is streamed; a table needs all items for its widths."""
+        shown_columns = [Column(each) if isinstance(each, str) else each for each in columns]
         if self.format is Format.JSON:
             _json_items(schema, fields, items)
         elif self.format is Format.PLAIN:
-            lines = _plain_lines(columns, items)
+            names = [column.name for column in shown_columns]
+            lines = ("\t".join([plain(item.get(name)) for name in names]) + "\n" for item in items)
             first = next(lines, None)
             if first is None:
                 say(empty)
                 return
             if self._header:
-                click.echo("\t".join(column.name for column in columns))
+                click.echo("\t".join(names))
             _echo_lines(chain((first,), lines))
         else:
-            rows = [[_cell(column, item.get(column.name)) for column in columns] for item in items]
-            if rows:
-                _print_table(columns, rows)
+            found = list(items)
+            if found:
+                _print_table(shown_columns, found)
             else:
                 say(empty)
 
-    def one(self, schema: str, item: Item, *, titles: Mapping[str, str] | None = None) -> None:
+    def one(self, schema: str, item: Item) -> None:
         """Print one thing: name and value a line, or a JSON document."""
         if self.format is Format.JSON:
             click.echo(json.dumps({"schema": f"ottla.{schema}", **item}, ensure_ascii=False, indent=2))
@@ -142,7 +145,7 @@ class Output:
             for name, value in item.items():
                 click.echo(f"{name}\t{plain(value)}")
         else:
-            named = {(titles or {}).get(name, name.replace("_", " ")): shown(value) for name, value in item.items()}
+            named = {name.replace("_", " "): shown(value) for name, value in item.items()}
             widest = max(map(width, named), default=0)
             for name, text in named.items():
                 click.echo(f"{click.style(name, dim=True)}{' ' * (widest - width(name))}  {text}".rstrip())
@@ -200,21 +203,30 @@ def shown(value: Any) -> str:
     return plain(value)
 
 
+def none_or(value: Any) -> str:
+    """Return a number as text; `none` if there is none, which differs from 0."""
+    return "none" if value is None else f"{value:,}"
+
+
 def unknown_or(value: Any) -> str:
     """Return a number as text; `unknown` if it could not be read, which differs from 0."""
     return "unknown" if value is None else f"{value:,}"
 
 
+def _print_table(columns: Sequence[Column], items: Sequence[Item]) -> None:
+    titles = [column.title or column.name.replace("_", " ") for column in columns]
+    values = [[item.get(column.name) for column in columns] for item in items]
+    rows = [[_cell(*each) for each in zip(columns, found, strict=True)] for found in values]
+    widths = _widths([[width(cell) for cell in cells] for cells in zip(titles, *rows, strict=True)])
+    kinds = ({type(each) for each in found if each is not None} for found in zip(*values, strict=True))
+    are_numbers = [found in _NUMBERS for found in kinds]
+    click.echo(click.style(_aligned(widths, are_numbers, titles), dim=True))
+    for row in rows:
+        click.echo(_aligned(widths, are_numbers, row))
+
+
 def _cell(column: Column, value: Any) -> str:
     return shown(value) if column.text is None else visible(column.text(value))
-
-
-def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    titles = [column.title or column.name.replace("_", " ") for column in columns]
-    widths = _widths([[width(cell) for cell in cells] for cells in zip(titles, *rows, strict=True)])
-    click.echo(click.style(_aligned(columns, widths, titles), dim=True))
-    for row in rows:
-        click.echo(_aligned(columns, widths, row))
 
 
 def _widths(columns: Sequence[Sequence[int]]) -> list[int]:
@@ -229,11 +241,11 @@ def _widths(columns: Sequence[Sequence[int]]) -> list[int]:
     return [max((cell for cell in cells if cell <= usual), default=usual) for cells in columns]
 
 
-def _aligned(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+def _aligned(widths: Sequence[int], are_numbers: Sequence[bool], cells: Sequence[str]) -> str:
     padded = []
-    for column, widest, cell in zip(columns, widths, cells, strict=True):
+    for widest, is_number, cell in zip(widths, are_numbers, cells, strict=True):
         space = " " * (widest - width(cell))
-        padded.append(space + cell if column.right else cell + space)
+        padded.append(space + cell if is_number else cell + space)
     return "  ".join(padded).rstrip()
 
 
@@ -245,12 +257,6 @@ def _json_items(schema: str, fields: Item, items: Iterable[Item]) -> None:
     )
     click.echo(start[:-1] + ', "items": [', nl=False)
     click.echo("\n]}" if _echo_lines(found) else "]}")
-
-
-def _plain_lines(columns: Sequence[Column], items: Iterable[Item]) -> Iterator[str]:
-    names = [column.name for column in columns]
-    for item in items:
-        yield "\t".join([plain(item.get(name)) for name in names]) + "\n"
 
 
 def _echo_lines(lines: Iterator[str]) -> bool:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.browse.apply_drift import change_item
 from ottla.browse.doomed_topics import doomed_item, read_doomed
 from ottla.cli.operations.notes import say_not_read
-from ottla.cli.shared.output import Column, Output, warn
+from ottla.cli.shared.output import Output, warn
 from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.declared.apply_plan import ApplyPlan
 
-_COLUMNS: Final = (Column("kind"), Column("subject"), Column("name"), Column("old"), Column("new"), Column("note"))
+_COLUMNS: Final = ("kind", "subject", "name", "old", "new", "note")
 NOTHING: Final = "nothing to change: the cluster is as declared"
 
 

@@ -14,7 +14,7 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import InputError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -93,12 +93,7 @@ def elect(topics: tuple[str, ...], kafka: Settings, out: Output, consent: Consen
             {"topic": place.topic, "partition": place.partition, "leader": each.leader, "new": each.replicas[0]}
             for place, each in concerned
         ]
-        columns = (
-            Column("topic"),
-            Column("partition", right=True),
-            Column("leader", right=True),
-            Column("new", right=True),
-        )
+        columns = ("topic", "partition", "leader", "new")
         out.items("cluster.elect/1", columns, items, empty="every preferred replica that is in sync leads")
         if not concerned or not consent.agree(f"Change the leaders of {len(concerned)} partitions?"):
             return

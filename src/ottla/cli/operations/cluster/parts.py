@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.browse.human_amounts import milliseconds, moment
+from ottla.browse.human_amounts import duration_text, milliseconds, moment
 from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.output import Column, Output, prints
@@ -35,13 +35,7 @@ def quorum(kafka: Settings, out: Output) -> None:
         found = admin.facts({Part.QUORUM})
     described = found.quorum
     items = [] if described is None else [_node(node, described) for node in described.nodes]
-    columns = (
-        Column("node", right=True),
-        Column("role"),
-        Column("log_end_offset", right=True),
-        Column("behind", right=True),
-        Column("caught_up"),
-    )
+    columns = ("node", "role", "log_end_offset", "behind", "caught_up")
     leader = {} if described is None else {"leader": described.leader, "epoch": described.leader_epoch}
     out.items("cluster.quorum/1", columns, items, empty="the cluster returned no metadata quorum", **leader)
     say_not_read(found)
@@ -72,7 +66,7 @@ def features(kafka: Settings, out: Output) -> None:
         }
         for name in names
     ]
-    columns = (Column("feature"), Column("finalized", right=True), Column("supported_by_all", right=True))
+    columns = ("feature", "finalized", "supported_by_all")
     out.items("cluster.features/1", columns, items, empty="no broker returned a feature")
     say_not_read(found)
 
@@ -94,7 +88,7 @@ def settings(broker: str, kafka: Settings, out: Output, defaults: bool) -> None:
     with open_admin(kafka) as admin:
         found = admin.broker_settings(broker_id(broker))
     items = [_setting(name, each) for name, each in sorted(found.items()) if defaults or not each.is_default]
-    columns = (Column("setting"), Column("value"), Column("source"), Column("changed_by"))
+    columns = ("setting", "value", "source", "changed_by")
     out.items("cluster.settings/1", columns, items, empty="nothing is set")
 
 
@@ -132,13 +126,13 @@ def transactions(kafka: Settings, out: Output, open_for: str) -> None:
     items = [item for item in items if (item["open_for_ms"] or 0) >= least_ms]
     items.sort(key=lambda item: -(item["open_for_ms"] or 0))
     columns = (
-        Column("transactional_id"),
-        Column("producer_id", right=True),
-        Column("state"),
-        Column("started"),
-        Column("open_for_ms", title="open for", right=True, text=_time),
-        Column("timeout_ms", title="timeout", right=True, text=_time),
-        Column("partitions"),
+        "transactional_id",
+        "producer_id",
+        "state",
+        "started",
+        Column("open_for_ms", title="open for", text=duration_text),
+        Column("timeout_ms", title="timeout", text=duration_text),
+        "partitions",
     )
     out.items("cluster.transactions/1", columns, items, empty="no open transactions")
     say_not_read(found)
@@ -172,9 +166,3 @@ def _setting(name: str, each: SettingInfo) -> dict[str, Any]:
         "changed_by": "restart" if each.is_read_only else "ottla cluster set",
         "sensitive": each.is_sensitive,
     }
-
-
-def _time(milliseconds: int | None) -> str:
-    from ottla.admin.doctor.finding import format_duration
-
-    return "" if milliseconds is None else format_duration(milliseconds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.browse.cluster_items import broker_items, cluster_item, disk_items
-from ottla.browse.human_amounts import bytes_text
+from ottla.browse.human_amounts import bytes_text, duration_text
 from ottla.cli.operations.notes import say_not_read, wait
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
@@ -79,15 +79,7 @@ def brokers(kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         found = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.REACHED})
-    columns = (
-        Column("broker", right=True),
-        Column("address"),
-        Column("rack"),
-        Column("leaders", right=True),
-        Column("replicas", right=True),
-        Column("bytes", right=True, text=bytes_text),
-        Column("state"),
-    )
+    columns = ("broker", "address", "rack", "leaders", "replicas", Column("bytes", text=bytes_text), "state")
     out.items("cluster.brokers/1", columns, broker_items(found))
     say_not_read(found)
 
@@ -120,19 +112,15 @@ def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
             before = found
             wait(forecast, "measuring")
             found = admin.facts({Part.LOG_DIRS})
-    columns = [
-        Column("broker", right=True),
-        Column("path"),
-        Column("replicas", right=True),
-        Column("bytes", right=True, text=bytes_text),
-        Column("total_bytes", title="disk", right=True, text=bytes_text),
-        Column("usable_bytes", title="free", right=True, text=bytes_text),
-        Column("error"),
-    ]
+    columns: list[Column | str] = ["broker", "path", "replicas", Column("bytes", text=bytes_text)]
+    columns.append(Column("total_bytes", "disk", text=bytes_text))
+    columns.append(Column("usable_bytes", "free", text=bytes_text))
     if before is not None:
-        columns.insert(-1, Column("bytes_per_second", title="per second", right=True, text=bytes_text))
-        columns.insert(-1, Column("full_in_ms", title="full in", right=True, text=_time))
-    out.items("cluster.disks/1", columns, disk_items(found, before), empty="no broker returned a log directory")
+        columns.append(Column("bytes_per_second", "per second", text=bytes_text))
+        columns.append(Column("full_in_ms", "full in", text=duration_text))
+    out.items(
+        "cluster.disks/1", [*columns, "error"], disk_items(found, before), empty="no broker returned a log directory"
+    )
     say_not_read(found)
 
 
@@ -168,9 +156,3 @@ def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], grou
     click.echo(dump_facts(found).decode(), nl=False)
     say_not_read(found)
     say(f"{len(found.brokers)} brokers, {len(found.topics)} topics, {len(found.groups)} groups")
-
-
-def _time(milliseconds: int | None) -> str:
-    from ottla.admin.doctor.finding import format_duration
-
-    return "" if milliseconds is None else format_duration(milliseconds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ottla.browse.doctor_items import finding_item, finding_items, report_fields
-from ottla.cli.shared.output import Column, Format, Output, say, warn
+from ottla.cli.shared.output import Format, Output, say, warn
 from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "note": "blue"}
 _FOLDED_FROM: Final = 3
 """Findings of one check that a person is shown; a pipe and JSON have all of them."""
 
-_COLUMNS: Final = (Column("severity"), Column("id"), Column("subject"), Column("message"), Column("fix"))
+_COLUMNS: Final = ("severity", "id", "subject", "message", "fix")
 
 
 def print_report(out: Output, report: Report, facts: ClusterFacts) -> None:

@@ -14,7 +14,7 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import changing, restorable
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.visible import visible
 from ottla.errors import InputError
 
@@ -46,7 +46,7 @@ def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output,
     with open_admin(kafka) as admin:
         found = _those_there(admin, names)
         items = [_item(group) for group in found]
-        columns = (Column("group"), Column("type"), Column("state"), Column("members", right=True), Column("committed"))
+        columns = ("group", "type", "state", "members", "committed")
         out.items("groups.delete/1", columns, items)
         typed = names[0] if len(names) == 1 else f"{len(names)} groups"
         if not consent.agree(f"Delete {typed} with all committed offsets?", name=typed):
@@ -97,7 +97,7 @@ def delete_offsets(
         refuse_share_groups(NOT_FORGOTTEN, fact)
         places = _committed(fact, wanted)
         items = [{"topic": place.topic, "partition": place.partition, "committed": at} for place, at in places.items()]
-        columns = (Column("topic"), Column("partition", right=True), Column("committed", right=True))
+        columns = ("topic", "partition", "committed")
         out.items("groups.forget/1", columns, items, empty="the group has no committed offset for it")
         count = count_of_offsets(len(places))
         if not places or not consent.agree(f"Delete {count} of group {group}?"):

@@ -6,22 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.browse.reset_items import reset_items, undo_path
-from ottla.cli.operations.groups.show import none_or
 from ottla.cli.shared.consent import Consent
 from ottla.cli.shared.outcome import changing, restorable
-from ottla.cli.shared.output import Column, Output, say
+from ottla.cli.shared.output import Column, Output, none_or, say
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.admin import Admin, ResetPlan
 
 RESET_COLUMNS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("committed", right=True, text=none_or),
-    Column("new", right=True, text=none_or),
-    Column("records", title="more to read", right=True, text=lambda count: "" if count is None else f"{count:+,}"),
-    Column("note"),
+    "topic",
+    "partition",
+    Column("committed", text=none_or),
+    Column("new", text=none_or),
+    Column("records", title="more to read", text=lambda count: "" if count is None else f"{count:+,}"),
+    "note",
 )
 
 
@@ -33,7 +32,7 @@ def reset_many(admin: Admin, plans: Sequence[ResetPlan], out: Output, consent: C
     items = [{"group": plan.group_id, **item} for plan in plans for item in reset_items(plan)]
     out.items(
         "groups.reset/1",
-        (Column("group"), *RESET_COLUMNS),
+        ("group", *RESET_COLUMNS),
         items,
         empty=f"nothing to change in {len(plans)} groups",
         group=", ".join(plan.group_id for plan in plans),

@@ -19,12 +19,12 @@ from ottla.browse.group_items import (
     next_unread,
     unread_since,
 )
-from ottla.browse.human_amounts import moment
+from ottla.browse.human_amounts import duration_text, moment
 from ottla.browse.small_lags import with_small_lags_counted
 from ottla.cli.shared.cluster_options import cluster_opener, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Column, Format, Output, prints, say, unknown_or, warn
+from ottla.cli.shared.output import Column, Format, Output, none_or, prints, say, unknown_or, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import ProgressLine
 from ottla.cli.shared.streams import wait_for_reader
@@ -37,26 +37,17 @@ if TYPE_CHECKING:
 _STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
 
 
-def none_or(value: Any) -> str:
-    """Return a number for people; `none` where nothing is committed, which differs from 0."""
-    return "none" if value is None else f"{value:,}"
-
-
-def _limited(is_limited: Any) -> str:
-    return "limited" if is_limited else ""
-
-
 _LAG = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("committed", right=True, text=none_or),
-    Column("end_offset", right=True, text=unknown_or),
-    Column("lag", right=True, text=unknown_or),
-    Column("lost", right=True),
-    Column("held_at", right=True),
-    Column("client"),
+    "topic",
+    "partition",
+    Column("committed", text=none_or),
+    Column("end_offset", text=unknown_or),
+    Column("lag", text=unknown_or),
+    "lost",
+    "held_at",
+    "client",
 )
-_LIMITED = Column("limited", text=_limited)
+_LIMITED = Column("limited", text=lambda is_limited: "limited" if is_limited else "")
 
 
 _exclude = click.option(
@@ -119,9 +110,9 @@ def list_groups(
     items.sort(key=lambda item: item["group"])
     if lagging:  # those of which it is not known first: they may be the furthest
         items.sort(key=lambda item: math.inf if item["lag"] is None else item["lag"], reverse=True)
-    columns = [Column("group"), Column("type"), Column("state"), Column("coordinator", right=True)]
+    columns: list[Column | str] = ["group", "type", "state", "coordinator"]
     if with_lag:
-        columns += [Column("lag", right=True, text=unknown_or), Column("lost", right=True)]
+        columns += [Column("lag", text=unknown_or), "lost"]
     out.items("groups.list/1", columns, items, empty="no groups")
     for behind in lags.values():
         _say_problems(behind)
@@ -157,7 +148,7 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
     if with_members:
         if is_table:
             click.echo()
-        columns = [Column(name) for name in ("member", "instance", "client", "host", "partitions")]
+        columns = ("member", "instance", "client", "host", "partitions")
         out.items("groups.members/1", columns, members, empty="no members")
     if is_table:
         click.echo()
@@ -271,9 +262,9 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
             items.append(item)
     for group in found:
         _say_problems(group)
-    columns = [Column("group"), *_LAG]
+    columns: list[Column | str] = ["group", *_LAG]
     if ages is not None:
-        columns += [Column("unread_since"), Column("age_ms", title="age", right=True, text=_age)]
+        columns += ["unread_since", Column("age_ms", title="age", text=duration_text)]
     columns.append(_LIMITED)
     out.items("groups.lag/1", columns, items, empty="nothing is committed")
     if out.format is Format.TABLE:
@@ -285,9 +276,3 @@ def _unread_since(kafka: Settings, found: Sequence[GroupLag]) -> dict[tuple[str,
     behind = lagging(found)
     with ProgressLine("read a record of partitions", total=len(behind)) as progress:
         return unread_since(behind, cluster_opener(kafka), on_read=progress.advance)
-
-
-def _age(age_ms: int | None) -> str:
-    from ottla.admin.doctor.finding import format_duration
-
-    return "" if age_ms is None else format_duration(age_ms)

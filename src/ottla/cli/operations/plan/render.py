@@ -29,31 +29,31 @@ def show_plan(out: Output, schema: str, plan: MovePlan, **fields: Any) -> None:
 
 
 _BROKER_COLUMNS = (
-    Column("broker", right=True),
-    Column("rack"),
-    Column("bytes_before", "before", right=True, text=bytes_text),
+    "broker",
+    "rack",
+    Column("bytes_before", "before", text=bytes_text),
     Column("bar_before", ""),
-    Column("bytes_after", "after", right=True, text=bytes_text),
+    Column("bytes_after", "after", text=bytes_text),
     Column("bar_after", ""),
-    Column("replicas_after", "replicas", right=True),
-    Column("leaders_after", "leaders", right=True),
+    Column("replicas_after", "replicas"),
+    Column("leaders_after", "leaders"),
 )
 _DISK_COLUMNS = (
-    Column("broker", right=True),
-    Column("disk"),
-    Column("before", right=True, text=bytes_text),
+    "broker",
+    "disk",
+    Column("before", text=bytes_text),
     Column("bar_before", ""),
-    Column("after", right=True, text=bytes_text),
+    Column("after", text=bytes_text),
     Column("bar_after", ""),
 )
 _MOVE_COLUMNS = (
-    Column("batch", right=True),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("bytes", right=True, text=bytes_text),
+    "batch",
+    "topic",
+    "partition",
+    Column("bytes", text=bytes_text),
     Column("old", text=lambda ids: ",".join(map(str, ids))),
     Column("new", text=lambda ids: ",".join(map(str, ids))),
-    Column("why"),
+    "why",
 )
 
 

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from ottla.admin.placement.run_throttles import ThrottleSetting
 
 _MOVES: Final = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("state"),
-    Column("copied", right=True, text=bytes_text),
-    Column("bytes", right=True, text=bytes_text),
-    Column("why"),
+    "topic",
+    "partition",
+    "state",
+    Column("copied", text=bytes_text),
+    Column("bytes", text=bytes_text),
+    "why",
 )
 _RECEIVING: Final = (
-    Column("broker", right=True),
-    Column("moves", "moves to it", right=True),
-    Column("copied", right=True, text=bytes_text),
-    Column("bytes", right=True, text=bytes_text),
+    "broker",
+    Column("moves", "moves to it"),
+    Column("copied", text=bytes_text),
+    Column("bytes", text=bytes_text),
 )
-_STAYING: Final = (Column("topic"), Column("partition", right=True), Column("state"), Column("replicas"), Column("why"))
-_LEFT: Final = (Column("kind"), Column("resource"), Column("setting"), Column("old"), Column("new"), Column("run"))
-_RATES: Final = (Column("broker", right=True), Column("setting"), Column("new", right=True))
+_STAYING: Final = ("topic", "partition", "state", "replicas", "why")
+_LEFT: Final = ("kind", "resource", "setting", "old", "new", "run")
+_RATES: Final = ("broker", "setting", "new")
 
 
 def show_moves(out: Output, schema: str, statuses: Sequence[Status], *, empty: str, **fields: Any) -> None:

@@ -351,12 +351,12 @@ class Watching:
 
 
 _COLUMNS = (
-    Column("broker", right=True),
-    Column("disk"),
-    Column("total", right=True, text=bytes_text),
-    Column("used", right=True, text=bytes_text),
-    Column("bytes_per_s", "per second", right=True, text=bytes_text),
-    Column("full_in_s", "full in", right=True, text=lambda s: "" if s is None else f"{s / 3600:,.1f} h"),
+    "broker",
+    "disk",
+    Column("total", text=bytes_text),
+    Column("used", text=bytes_text),
+    Column("bytes_per_s", "per second", text=bytes_text),
+    Column("full_in_s", "full in", text=lambda s: "" if s is None else f"{s / 3600:,.1f} h"),
 )
 
 

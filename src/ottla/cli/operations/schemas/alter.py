@@ -25,22 +25,9 @@ if TYPE_CHECKING:
     from ottla.browse.registry_access import RegistryAccess
     from ottla.serdes.registered_schema import SchemaType
 
-_REGISTER = (
-    Column("subject"),
-    Column("type"),
-    Column("result"),
-    Column("version", right=True),
-    Column("problems", text=lambda found: "; ".join(found)),
-)
-_DELETE = (Column("subject"), Column("version", right=True), Column("id", right=True, text=str), Column("type"))
-_RESTORE = (
-    Column("subject"),
-    Column("old_version", right=True),
-    Column("version", title="version now", right=True),
-    Column("id", right=True, text=str),
-    Column("type"),
-    Column("result"),
-)
+_REGISTER = ("subject", "type", "result", "version", Column("problems", text=lambda found: "; ".join(found)))
+_DELETE = ("subject", "version", Column("id", text=str), "type")
+_RESTORE = ("subject", "old_version", Column("version", title="version now"), Column("id", text=str), "type", "result")
 
 
 @click.command()

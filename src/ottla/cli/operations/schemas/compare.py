@@ -26,14 +26,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_DIFF = (Column("direction"), Column("problem"))
-_CHECK = (
-    Column("subject"),
-    Column("type"),
-    Column("result"),
-    Column("problems", text=lambda found: "; ".join(found)),
-)
-_CHECK_APP = (Column("place"), Column("action"), Column("topic"), Column("part"), *_CHECK)
+_DIFF = ("direction", "problem")
+_CHECK = ("subject", "type", "result", Column("problems", text=lambda found: "; ".join(found)))
+_CHECK_APP = ("place", "action", "topic", "part", *_CHECK)
 _WELL = ("registered", "new subject", "compatible", "not compared")
 
 

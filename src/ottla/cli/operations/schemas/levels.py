@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ottla.browse.registry_access import RegistryAccess
 
-_LEVELS = (Column("subject", text=lambda name: name or "(the registry)"), Column("level"), Column("own"))
-_CHANGED = (Column("subject", text=lambda name: name or "(the registry)"), Column("old_level"), Column("level"))
+_LEVELS = (Column("subject", text=lambda name: name or "(the registry)"), "level", "own")
+_CHANGED = (Column("subject", text=lambda name: name or "(the registry)"), "old_level", "level")
 
 
 def _complete_levels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -18,19 +18,13 @@ from ottla.errors import InputError
 if TYPE_CHECKING:
     from ottla.browse.registry_access import RegistryAccess
 
-_SUBJECTS = (
-    Column("subject"),
-    Column("version", title="latest", right=True),
-    Column("id", right=True, text=str),
-    Column("type"),
-    Column("references", right=True),
-)
+_SUBJECTS = ("subject", Column("version", title="latest"), Column("id", text=str), "type", "references")
 _VERSIONS = (
-    Column("version", right=True),
-    Column("id", right=True, text=str),
-    Column("type"),
+    "version",
+    Column("id", text=str),
+    "type",
     Column("references", text=lambda found: ", ".join(f"{each['subject']}:{each['version']}" for each in found)),
-    Column("deleted"),
+    "deleted",
 )
 
 
@@ -50,7 +44,7 @@ def list_subjects(pattern: str | None, deleted: bool, access: RegistryAccess, ou
     """
     registry = access.open()
     items = subject_items(registry, subject_names(registry, pattern, deleted=deleted))
-    columns = (*_SUBJECTS, Column("deleted")) if deleted else _SUBJECTS
+    columns = (*_SUBJECTS, "deleted") if deleted else _SUBJECTS
     out.items("schemas.list/1", columns, items, empty="no subjects")
 
 

@@ -12,7 +12,7 @@ from ottla.cli.shared.cluster_options import chosen_cluster, open_admin, reaches
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import changing, fail
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def add_partitions(topic: str, total: int, kafka: Settings, out: Output, consent
         if total != before:
             admin.add_partitions(topic, total, dry_run=True)
             items = [{"topic": topic, "old": before, "new": total}]
-        columns = (Column("topic"), Column("old", right=True), Column("new", right=True))
+        columns = ("topic", "old", "new")
         empty = f"{topic} has {before} partitions already; nothing to change"
         out.items("topics.add-partitions/1", columns, items, empty=empty)
         if not items:
@@ -137,7 +137,7 @@ def set_replicas(topic: str, factor: int, wait: bool, kafka: Settings, out: Outp
     with open_admin(kafka) as admin:
         moves = admin.plan_replicas(topic, factor)
         items = [{"partition": each.partition, "old": list(each.old), "new": list(each.new)} for each in moves]
-        columns = (Column("partition", right=True), Column("old"), Column("new"))
+        columns = ("partition", "old", "new")
         out.items("topics.set-replicas/1", columns, items, empty=f"{topic} has {factor} replicas; nothing to change")
         if not moves or not consent.agree(f"Change the replicas of {len(moves)} partitions of {topic}?"):
             return
@@ -152,13 +152,7 @@ def _asks_for_all() -> bool:
     return cluster is not None and cluster.confirm
 
 
-_CREATED: Final = (
-    Column("topic"),
-    Column("result"),
-    Column("partitions", right=True),
-    Column("replicas", right=True),
-    Column("differs"),
-)
+_CREATED: Final = ("topic", "result", "partitions", "replicas", "differs")
 
 
 def _created_item(name: str, result: str, partitions: int, replicas: int) -> dict[str, Any]:

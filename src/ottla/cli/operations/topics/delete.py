@@ -57,13 +57,7 @@ def delete(
         unknown = [name for name in names if name not in facts.by_topic]
         if len(unknown) == len(names):
             raise UnknownTopic(f"{', '.join(unknown)}: the cluster has no such topic")
-        columns = (
-            Column("topic"),
-            Column("partitions", right=True),
-            Column("records", right=True),
-            Column("bytes", right=True, text=bytes_text),
-            Column("groups"),
-        )
+        columns = ("topic", "partitions", "records", Column("bytes", text=bytes_text), "groups")
         out.items("topics.delete/1", columns, [doomed_item(facts, name) for name in names if name in facts.by_topic])
         say_not_read(facts)
         typed = names[0] if len(names) == 1 else f"{len(names)} topics"
@@ -107,7 +101,7 @@ def delete_records(topic: str, positions: tuple[str, ...], kafka: Settings, out:
             }
             for place, (first, new) in sorted(before.items())
         ]
-        columns = [Column(name, right=True) for name in ("partition", "first_offset", "new_first_offset", "deleted")]
+        columns = ("partition", "first_offset", "new_first_offset", "deleted")
         out.items("topics.trim/1", columns, items)
         count = sum(item["deleted"] for item in items)
         if not count:

@@ -12,7 +12,7 @@ from ottla.browse.topic_items import group_items, partition_item, setting_items,
 from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
-from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or
+from ottla.cli.shared.output import Column, Format, Output, none_or, prints, unknown_or
 from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
@@ -63,13 +63,12 @@ def list_topics(kafka: Settings, out: Output, pattern: str | None, internal: boo
         and (pattern is None or fnmatchcase(topic.name, pattern))
     ]
     items.sort(key=lambda item: item["topic"])
-    columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
+    columns: list[Column | str] = ["topic", "partitions", "replicas"]
     if sort != "name":
         items.sort(key=lambda item: -1 if item[_FIELD[sort]] is None else item[_FIELD[sort]], reverse=True)
     if sort in ("records", "bytes", "rate"):
-        text = None if sort == "records" else bytes_text
-        columns.append(Column(_FIELD[sort], right=True, text=text))
-    columns.append(Column("problems"))
+        columns.append(Column(_FIELD[sort], text=None if sort == "records" else bytes_text))
+    columns.append("problems")
     out.items("topics.list/1", columns, items, empty="no topics")
     say_not_read(facts)
 
@@ -157,20 +156,13 @@ def _print(
         plain_settings = {name: each["value"] for name, each in settings.items()}
         out.one("topics.show/1", {**item, **texts, **plain_settings})
     if partitions is not None:
-        columns = [
-            Column("partition", right=True),
-            Column("leader", right=True, text=lambda leader: "none" if leader is None else str(leader)),
-            Column("replicas"),
-            Column("in_sync"),
-            Column("first_offset", right=True),
-            Column("end_offset", right=True),
-            Column("bytes", right=True, text=bytes_text),
-        ]
         _gap(is_table)
-        out.items("topics.partitions/1", columns, partitions)
+        leader = Column("leader", text=none_or)
+        offsets = ("first_offset", "end_offset", Column("bytes", text=bytes_text))
+        out.items("topics.partitions/1", ("partition", leader, "replicas", "in_sync", *offsets), partitions)
     if groups is not None:
         _gap(is_table)
-        columns = [Column("group"), Column("state"), Column("lag", right=True, text=unknown_or)]
+        columns = ("group", "state", Column("lag", text=unknown_or))
         out.items("topics.groups/1", columns, groups, empty="no group has committed for it")
 
 
