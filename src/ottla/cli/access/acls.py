@@ -18,6 +18,7 @@ from ottla.cli.shared.cluster_options import check_reachable, open_admin, reache
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Output, prints, say
 from ottla.config import Principal, Settings, principal_of
@@ -86,15 +87,6 @@ _ROLES = (
 )
 
 
-def _with(*options: Callable[[F], F]) -> Callable[[F], F]:
-    def add(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
 def _pattern(*choices: str, default: str) -> Callable[[F], F]:
     return click.option(
         "--resource-pattern-type",
@@ -121,7 +113,7 @@ def acls() -> None:
 @acls.command("list")
 @reaches_a_cluster
 @prints
-@_with(*_RESOURCES)
+@takes(*_RESOURCES)
 @click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only ACLs of this principal.")
 @_pattern("any", "match", "literal", "prefixed", default="any")
 def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **options: Any) -> None:
@@ -143,7 +135,7 @@ def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **optio
 @reaches_a_cluster
 @prints
 @changes
-@_with(*_RESOURCES, *_WHO, *_ROLES)
+@takes(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("literal", "prefixed", default="literal")
 def create(kafka: Settings, out: Output, consent: Consent, **options: Any) -> None:
     """Allow or deny operations to a principal. Without --operation: all operations.
@@ -169,7 +161,7 @@ def create(kafka: Settings, out: Output, consent: Consent, **options: Any) -> No
 @reaches_a_cluster
 @prints
 @changes
-@_with(*_RESOURCES, *_WHO, *_ROLES)
+@takes(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("any", "match", "literal", "prefixed", default="literal")
 def delete(kafka: Settings, out: Output, consent: Consent, **options: Any) -> None:
     """Delete the ACLs that match the named resources and principals.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -11,13 +10,12 @@ from ottla.browse.access_items import DEFAULT_ENTITY, entity_text, plain_number,
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings
 from ottla.config.pairs import parse_pairs
 from ottla.errors import InputError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = {"user": "--user", "client-id": "--client-id", "ip": "--ip"}
 
@@ -29,17 +27,15 @@ def _number_column(name: str) -> Column:
 _CHANGED = ("quota", _number_column("old"), _number_column("new"))
 
 
-def _options(command: F) -> F:
-    for option in (
-        click.option("--ip-defaults", is_flag=True, help="Every address that has no quota of its own."),
-        click.option("--ip", help="An address that clients connect from."),
-        click.option("--client-defaults", is_flag=True, help="Every client id that has no quota of its own."),
-        click.option("--client-id", help="A client id."),
-        click.option("--user-defaults", is_flag=True, help="Every user who has no quota of their own."),
-        click.option("--user", help="A user."),
-    ):
-        command = option(command)
-    return reaches_a_cluster(command)
+_options: Final = takes(
+    reaches_a_cluster,
+    click.option("--user", help="A user."),
+    click.option("--user-defaults", is_flag=True, help="Every user who has no quota of their own."),
+    click.option("--client-id", help="A client id."),
+    click.option("--client-defaults", is_flag=True, help="Every client id that has no quota of its own."),
+    click.option("--ip", help="An address that clients connect from."),
+    click.option("--ip-defaults", is_flag=True, help="Every address that has no quota of its own."),
+)
 
 
 @click.group(cls=CommandGroup)

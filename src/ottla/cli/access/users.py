@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,6 +12,7 @@ from ottla.browse.access_items import LONGEST_PASSWORD, checked_password, existi
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Output, is_terminal, prints, say
 from ottla.config import Settings
@@ -22,36 +22,32 @@ if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.operations.scram_changes import ScramUser
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 PASSWORD_VARIABLE: Final = "OTTLA_USER_PASSWORD"
 _COLUMNS: Final = ("user", "mechanism", "iterations")
 _CHANGED: Final = ("user", "mechanism", "old_iterations", "iterations")
 
 
-def _of_a_mechanism(command: F) -> F:
-    return click.option(
-        "--mechanism",
-        type=click.Choice(["SCRAM-SHA-256", "SCRAM-SHA-512"], case_sensitive=False),
-        default="SCRAM-SHA-512",
+_of_a_mechanism: Final = click.option(
+    "--mechanism",
+    type=click.Choice(["SCRAM-SHA-256", "SCRAM-SHA-512"], case_sensitive=False),
+    default="SCRAM-SHA-512",
+    show_default=True,
+    help="The mechanism that clients log in with.",
+)
+
+
+_of_a_password: Final = takes(
+    _of_a_mechanism,
+    click.option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin."),
+    click.option(
+        "--iterations",
+        type=click.IntRange(4_096, 16_384),
+        default=8_192,
         show_default=True,
-        help="The mechanism that clients log in with.",
-    )(command)
-
-
-def _of_a_password(command: F) -> F:
-    for option in (
-        click.option(
-            "--iterations",
-            type=click.IntRange(4_096, 16_384),
-            default=8_192,
-            show_default=True,
-            help="Rounds of the hash: more cost an attacker, and each login, more time.",
-        ),
-        click.option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin."),
-    ):
-        command = option(command)
-    return _of_a_mechanism(command)
+        help="Rounds of the hash: more cost an attacker, and each login, more time.",
+    ),
+)
 
 
 @click.group(cls=CommandGroup)

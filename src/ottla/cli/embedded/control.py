@@ -8,7 +8,8 @@ import click
 
 from ottla.browse.control_api import call
 from ottla.browse.human_amounts import bytes_of
-from ottla.cli.shared.parameter_types import CONTROL, Milliseconds
+from ottla.cli.shared.options import CONTROL
+from ottla.cli.shared.parameter_types import Milliseconds
 
 _NODE = click.argument("node", type=click.IntRange(min=0))
 

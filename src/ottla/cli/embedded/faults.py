@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from ottla.browse.control_api import call
-from ottla.cli.shared.parameter_types import CONTROL, Milliseconds
+from ottla.cli.shared.options import CONTROL
+from ottla.cli.shared.parameter_types import Milliseconds
 
 _FAULT = click.argument("fault", type=click.IntRange(min=1))
 _NOT_SELECTORS = ("id", "count", "skip", "hits", "held", "armed")

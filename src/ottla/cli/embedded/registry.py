@@ -11,9 +11,10 @@ import click
 
 from ottla.cli.embedded.users_file import users_file_option, users_in, users_of_options
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import port_option
 from ottla.cli.shared.output import warn
-from ottla.cli.shared.parameter_types import port_option
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.errors import ConfigError, InputError
 
@@ -56,8 +57,8 @@ def registry() -> None:
     help="A user who may change nothing; may be repeated.",
 )
 @users_file_option("--read-only-users", "readers_file", whose="users who may change nothing")
-@click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
-@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key, if in another file.")
+@click.option("--tls-cert", type=FILE, help="Serve HTTPS with this certificate.")
+@click.option("--tls-key", type=FILE, help="Its private key, if in another file.")
 @reaches_a_cluster
 def start(
     port: int,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ottla.cli.shared.file_type import FILE
 from ottla.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,7 +19,7 @@ def users_file_option(option: str, parameter: str, *, whose: str) -> Callable[[F
     return click.option(
         option,
         parameter,
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         metavar="FILE",
         help=f"A file with NAME=PASSWORD in each line: {whose}. Arguments are seen by other users of the machine.",
     )

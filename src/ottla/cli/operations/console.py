@@ -13,8 +13,10 @@ from ottla.browse.apply_drift import declared_in
 from ottla.browse.decoding import SchemaSource, decoder_of
 from ottla.cli.shared.cluster_options import chosen_cluster, cluster_opener, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import refuse_if_read_only
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import port_option
 from ottla.cli.shared.output import say, warn
-from ottla.cli.shared.parameter_types import Seconds, port_option
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.registry_options import given_registry
 from ottla.errors import InputError
 
@@ -33,8 +35,8 @@ PORT: Final = 8088
 @click.option(
     "--allow-remote", is_flag=True, help="Allow an address that other machines can reach; needs TLS or a proxy."
 )
-@click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
-@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="The private key of that certificate.")
+@click.option("--tls-cert", type=FILE, help="Serve HTTPS with this certificate.")
+@click.option("--tls-key", type=FILE, help="The private key of that certificate.")
 @click.option("--behind-proxy", metavar="HOST[:PORT]", help="The host name of the HTTPS proxy in front.")
 @click.option(
     "--write",
@@ -51,9 +53,9 @@ PORT: Final = 8088
               " schema (.avsc), where no registry has it; repeatable.")  # fmt: skip
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
               " as `ottla broker start --control-port 0` prints it: faults, clock, kill and resume.")  # fmt: skip
-@click.option("--declared", multiple=True, type=click.Path(path_type=Path, dir_okay=False), help="A file of `ottla"
+@click.option("--declared", multiple=True, type=FILE, help="A file of `ottla"
               " apply`: a page shows what applying it would change; repeatable.")  # fmt: skip
-@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings; with"
+@click.option("--baseline", type=FILE, help="A file of accepted findings; with"
               " --write a page can add to it.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder of undo"
               " files and the audit file.  [default: here]")  # fmt: skip

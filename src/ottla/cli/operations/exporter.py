@@ -10,9 +10,10 @@ import click
 
 from ottla.browse.human_amounts import milliseconds
 from ottla.cli.shared.cluster_options import cluster_opener, reaches_a_cluster, timeout_s
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import port_option
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import say, warn
-from ottla.cli.shared.parameter_types import port_option
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
@@ -37,7 +38,7 @@ PORT: Final = 9308
     help="How often to run the checks of `ottla doctor`; 0s for never.",
 )
 @click.option("--skip", multiple=True, metavar="ID[,ID]", help="Not these checks of the doctor; may be repeated.")
-@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings.")
+@click.option("--baseline", type=FILE, help="A file of accepted findings.")
 @click.option(
     "--partitions", "by_partition", is_flag=True, help="Also serve series of single partitions, and lag by partition."
 )

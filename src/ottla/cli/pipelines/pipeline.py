@@ -8,8 +8,7 @@ broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,6 +16,7 @@ from ottla.cli.pipelines.checkpoint import checkpoint
 from ottla.cli.pipelines.prepare import prepare
 from ottla.cli.shared.cluster_options import set_option
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
@@ -26,20 +26,15 @@ if TYPE_CHECKING:
 
     from ottla.spark.pipeline import Pipeline
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def _of_a_pipeline(command: F) -> F:
-    for option in (
-        click.option("--checkpoint", metavar="FOLDER", help="Used instead of the pipeline's own."),
-        click.option(
-            "--bootstrap-servers",
-            help="Used instead of the pipeline's own, or of OTTLA_BOOTSTRAP_SERVERS in the environment.",
-        ),
-        click.argument("target", metavar="MODULE:PIPELINE"),
-    ):
-        command = option(command)
-    return command
+_of_a_pipeline: Final = takes(
+    click.argument("target", metavar="MODULE:PIPELINE"),
+    click.option(
+        "--bootstrap-servers",
+        help="Used instead of the pipeline's own, or of OTTLA_BOOTSTRAP_SERVERS in the environment.",
+    ),
+    click.option("--checkpoint", metavar="FOLDER", help="Used instead of the pipeline's own."),
+)
 
 
 def _as_it_is(_name: str, value: str) -> str:
@@ -47,13 +42,10 @@ def _as_it_is(_name: str, value: str) -> str:
     return value
 
 
-def _on_spark(command: F) -> F:
-    for option in (
-        set_option("spark.executor.memory=4g", what="A setting of Spark", metavar="KEY=VALUE", value_of=_as_it_is),
-        click.option("--master", help="Where to run: local[*], spark://..., yarn, k8s://...  [default: local[*]]"),
-    ):
-        command = option(command)
-    return command
+_on_spark: Final = takes(
+    click.option("--master", help="Where to run: local[*], spark://..., yarn, k8s://...  [default: local[*]]"),
+    set_option("spark.executor.memory=4g", what="A setting of Spark", metavar="KEY=VALUE", value_of=_as_it_is),
+)
 
 
 _VERSION = click.option("--version", help="Run or show this version instead of the pipeline's own.")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,6 +24,7 @@ from ottla.cli.shared.cluster_options import (
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.output import Format, Output, plain, prints, say, warn
 from ottla.cli.shared.parameter_types import Number, TimeMs
 from ottla.cli.shared.progress import ProgressLine
@@ -35,29 +36,25 @@ if TYPE_CHECKING:
     from ottla.failures.redrive import Redrive
     from ottla.failures.selection import DeadLetterFilter
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _KINDS: Final = ("malformed", "invalid", "failed", "expired")
 
 _MOST_DESTINATIONS: Final = 1_000
 
 
-def _filter_options(command: F) -> F:
-    for option in (
-        click.option("--kind", type=click.Choice(_KINDS), help="Only dead letters of this kind."),
-        click.option("--origin", help="Only dead letters from this topic."),
-        click.option("--error", help="Only dead letters with this text in the error's type or message."),
-        click.option("--group", shell_complete=complete_groups, help="Only dead letters of this consumer group."),
-        click.option(
-            "--since",
-            "since_ms",
-            type=TimeMs(),
-            metavar="TIME",
-            help="Only dead letters written at or after this time, as -2h or 2026-11-22T10:00 (UTC).",
-        ),
-    ):
-        command = option(command)
-    return command
+_filter_options: Final = takes(
+    click.option(
+        "--since",
+        "since_ms",
+        type=TimeMs(),
+        metavar="TIME",
+        help="Only dead letters written at or after this time, as -2h or 2026-11-22T10:00 (UTC).",
+    ),
+    click.option("--group", shell_complete=complete_groups, help="Only dead letters of this consumer group."),
+    click.option("--error", help="Only dead letters with this text in the error's type or message."),
+    click.option("--origin", help="Only dead letters from this topic."),
+    click.option("--kind", type=click.Choice(_KINDS), help="Only dead letters of this kind."),
+)
 
 
 def _filter(

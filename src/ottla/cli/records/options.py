@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.registry_options import given_registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,18 +70,14 @@ def encoding_options(command: F) -> F:
 
 
 def _with_options(command: Any, what: str) -> Any:
-    for option in (
-        click.option("--message", metavar="NAME", help="The Protobuf message, as shop.Order."),
+    return takes(
         click.option(
-            "--schema",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Schema of the values: .avsc, or a file that `protoc --include_imports -o` wrote.",
-        ),
-        click.option(
-            "--registry",
-            envvar="OTTLA_REGISTRY",
-            metavar="URL",
-            help="The schema registry of the schema ids in keys and values.",
+            "--as",
+            "value_as",
+            type=click.Choice(_FORMATS),
+            default="auto",
+            show_default=True,
+            help=f"Format of values. {what} Avro needs ottla[avro], Protobuf ottla[protobuf].",
         ),
         click.option(
             "--key-as",
@@ -89,13 +87,15 @@ def _with_options(command: Any, what: str) -> Any:
             help="Format of keys, as for --as.",
         ),
         click.option(
-            "--as",
-            "value_as",
-            type=click.Choice(_FORMATS),
-            default="auto",
-            show_default=True,
-            help=f"Format of values. {what} Avro needs ottla[avro], Protobuf ottla[protobuf].",
+            "--registry",
+            envvar="OTTLA_REGISTRY",
+            metavar="URL",
+            help="The schema registry of the schema ids in keys and values.",
         ),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "--schema",
+            type=FILE,
+            help="Schema of the values: .avsc, or a file that `protoc --include_imports -o` wrote.",
+        ),
+        click.option("--message", metavar="NAME", help="The Protobuf message, as shop.Order."),
+    )(command)

@@ -16,6 +16,7 @@ from ottla.cli.records.options import encoding_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, timeout_s
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import refuse_if_read_only
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.output import is_quiet, say, warn
 from ottla.cli.shared.parameter_types import Number
 from ottla.errors import InputError, OttlaError
@@ -30,7 +31,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=FILE)
 @reaches_a_cluster
 @click.option("-k", "--key", help="The key of all records, or of those without one.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Split each line into key and value at this text.")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli.services.run import load_app
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Output, prints, say
 
@@ -38,7 +39,7 @@ def asyncapi() -> None:
 
 @asyncapi.command()
 @click.argument("target", metavar="MODULE:APP")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@click.option("-o", "--output", type=FILE, help="Write to this file.")
 @click.option(
     "--app-version", default="0.0.0", show_default=True, metavar="VERSION", help="Version of the service, for `info`."
 )

@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import serves_health, stopped_by_signals, telemetry_and_health
 from ottla.cli.shared.target import import_target
@@ -22,7 +23,6 @@ from ottla.errors import ConfigError
 if TYPE_CHECKING:
     from ottla.bridge import BridgeSettings
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _PASSWORD = "OTTLA_BRIDGE_PASSWORD"
 
@@ -38,54 +38,51 @@ def bridge() -> None:
     """
 
 
-def _maps(command: F) -> F:
-    """Adds the options that every road has."""
-    for option in (
-        click.option(
-            "--dry-run",
-            is_flag=True,
-            help="Read lines of TOPIC PAYLOAD from standard input and print what each becomes; send nothing.",
-        ),
-        click.option(
-            "--drain",
-            "drain_s",
-            type=Seconds(0),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long a stop waits for Kafka.",
-        ),
-        click.option(
-            "--max-in-flight-bytes",
-            type=click.IntRange(1_024),
-            default=67_108_864,
-            show_default=True,
-            help="Bytes of these records.",
-        ),
-        click.option(
-            "--max-in-flight",
-            type=click.IntRange(1),
-            default=100_000,
-            show_default=True,
-            help="Records that Kafka has not acknowledged; beyond it nothing more is taken.",
-        ),
-        click.option("--dead-letter-topic", metavar="TOPIC", help="Where messages go that Kafka or a serde refuses."),
-        click.option(
-            "--mapping",
-            "mapping_file",
-            type=click.Path(dir_okay=False),
-            help="A TOML file of rules; read again at SIGHUP.",
-        ),
-        click.option(
-            "--map",
-            "maps",
-            multiple=True,
-            metavar="FILTER=TOPIC[=KEY]",
-            help="A rule, as sensors/+/temp=temperature={1}; may be repeated. Rules of --mapping come after.",
-        ),
-    ):
-        command = option(command)
-    return command
+_maps: Final = takes(
+    click.option(
+        "--map",
+        "maps",
+        multiple=True,
+        metavar="FILTER=TOPIC[=KEY]",
+        help="A rule, as sensors/+/temp=temperature={1}; may be repeated. Rules of --mapping come after.",
+    ),
+    click.option(
+        "--mapping",
+        "mapping_file",
+        type=click.Path(dir_okay=False),
+        help="A TOML file of rules; read again at SIGHUP.",
+    ),
+    click.option("--dead-letter-topic", metavar="TOPIC", help="Where messages go that Kafka or a serde refuses."),
+    click.option(
+        "--max-in-flight",
+        type=click.IntRange(1),
+        default=100_000,
+        show_default=True,
+        help="Records that Kafka has not acknowledged; beyond it nothing more is taken.",
+    ),
+    click.option(
+        "--max-in-flight-bytes",
+        type=click.IntRange(1_024),
+        default=67_108_864,
+        show_default=True,
+        help="Bytes of these records.",
+    ),
+    click.option(
+        "--drain",
+        "drain_s",
+        type=Seconds(0),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a stop waits for Kafka.",
+    ),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Read lines of TOPIC PAYLOAD from standard input and print what each becomes; send nothing.",
+    ),
+)
+"""Adds the options that every road has."""
 
 
 @bridge.command()

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from ottla.browse.human_amounts import setting_value
+from ottla.cli.shared.options import quiet_option, takes
 from ottla.cli.shared.output import be_quiet, warn
-from ottla.cli.shared.parameter_types import quiet_option, timeout_option
+from ottla.cli.shared.parameter_types import timeout_option
 from ottla.cli.shared.progress import waiting
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
@@ -119,26 +120,24 @@ def reaches_a_cluster(command: F) -> F:
         kafka = cluster_settings(bootstrap_servers, _of_admin(given, role), named=named)
         return command(*args, kafka=kafka, **options)
 
-    for option in (
-        click.option("-v", "--verbose", is_flag=True, help="Print each request with its broker and duration."),
-        quiet_option("Print problems only, no progress."),
-        timeout_option("timeout_s", _TIMEOUT_S, "How long a request to the cluster may take."),
-        click.option(
-            "--config-file",
-            type=click.Path(dir_okay=False),
-            help="A file of client settings, as --command-config of Kafka's tools takes it.",
-        ),
-        set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
-        click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla contexts` shows."),
+    return takes(
         click.option(
             "-b",
             "--bootstrap-servers",
             metavar="HOST:PORT[,...]",
             help=f"Bootstrap servers; OTTLA_BOOTSTRAP_SERVERS in the environment.  [default: {DEFAULT_SERVERS}]",
         ),
-    ):
-        with_cluster = option(with_cluster)
-    return with_cluster  # type: ignore[return-value]  # a command all the same
+        click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla contexts` shows."),
+        set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
+        click.option(
+            "--config-file",
+            type=click.Path(dir_okay=False),
+            help="A file of client settings, as --command-config of Kafka's tools takes it.",
+        ),
+        timeout_option("timeout_s", _TIMEOUT_S, "How long a request to the cluster may take."),
+        quiet_option("Print problems only, no progress."),
+        click.option("-v", "--verbose", is_flag=True, help="Print each request with its broker and duration."),
+    )(with_cluster)  # type: ignore[return-value]  # a command all the same
 
 
 def takes_settings_of(role: str) -> Callable[[F], F]:

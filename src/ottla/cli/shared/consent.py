@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.shared.cluster_options import chosen_cluster
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.output import is_terminal, say
 from ottla.cli.shared.streams import has_failed
 from ottla.errors import ConfigError, InputError
@@ -81,9 +82,7 @@ def changes(command: F) -> F:
             refuse_if_read_only("only --dry-run is allowed")
         return command(*args, consent=Consent(is_dry_run=dry_run, yes=yes), **options)
 
-    for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    return takes(
         click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
-    ):
-        with_consent = option(with_consent)
-    return with_consent  # type: ignore[return-value]  # a command all the same
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    )(with_consent)  # type: ignore[return-value]  # a command all the same

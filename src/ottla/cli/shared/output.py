@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.visible import visible, width
 from ottla.lazy import LazyModule
 
@@ -72,18 +73,16 @@ def prints(command: F) -> F:
         chosen = Format(output_format) if output_format else default_format()
         return command(*args, out=Output(chosen, header=header), **options)
 
-    for option in (
-        click.option("--no-color", is_flag=True, help="No colours; NO_COLOR in the environment means the same."),
-        click.option("-H", "--header", is_flag=True, help="Begin plain output with a line of column names."),
+    return takes(
         click.option(
             "--format",
             "output_format",
             type=click.Choice([each.value for each in Format]),
             help="A table on a terminal, else plain: one line per item, separated by tabs.",
         ),
-    ):
-        with_output = option(with_output)
-    return with_output  # type: ignore[return-value]  # a command all the same
+        click.option("-H", "--header", is_flag=True, help="Begin plain output with a line of column names."),
+        click.option("--no-color", is_flag=True, help="No colours; NO_COLOR in the environment means the same."),
+    )(with_output)  # type: ignore[return-value]  # a command all the same
 
 
 def default_format() -> Format:

@@ -1,5 +1,4 @@
-"""Types of options beyond Click's: durations, times, and numbers that are numbers (Click's own let `nan` through);
-and options that several commands have."""
+"""Types of options beyond Click's: durations, times, and numbers that are numbers (Click's own let `nan` through)."""
 
 from __future__ import annotations
 
@@ -16,22 +15,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_SECONDS: Final = 2_000_000
 """Kafka's requests have their timeouts in 31 bits of milliseconds."""
-
-
-def port_option(default: int) -> Callable[[F], F]:
-    """Return the option `--port` of a command that listens."""
-    return click.option(
-        "--port",
-        type=click.IntRange(0, 65_535),
-        default=default,
-        show_default=True,
-        help="Port to listen on; 0 takes a free one.",
-    )
-
-
-def quiet_option(text: str) -> Callable[[F], F]:
-    """Return the option `--quiet`; `text` is its help."""
-    return click.option("-q", "--quiet", is_flag=True, help=text)
 
 
 def timeout_option(name: str, default_s: float, text: str) -> Callable[[F], F]:
@@ -93,12 +76,3 @@ class TimeMs(click.types.IntParamType):
         if found is None:
             self.fail(f"found {value!r}, wanted {TIMES}", param, ctx)
         return found
-
-
-CONTROL: Final = click.option(
-    "--control",
-    envvar="OTTLA_BROKER_CONTROL",
-    metavar="URL",
-    help="The cluster's control API, as `ottla broker start --control-port 0` prints it. Or OTTLA_BROKER_CONTROL.",
-)
-"""The option of commands that call the control API of an embedded cluster."""

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import quiet_option, takes
 from ottla.cli.shared.output import be_quiet
-from ottla.cli.shared.parameter_types import quiet_option, timeout_option
+from ottla.cli.shared.parameter_types import timeout_option
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,14 +54,12 @@ def reaches_a_registry(command: F) -> F:
         except UnknownSchema as error:
             raise InputError(str(error)) from None
 
-    for name, text in reversed(_FILES.items()):
-        option = "--" + name.replace("_", "-")
-        path = click.Path(path_type=Path, dir_okay=False)
-        with_registry = click.option(option, name, type=path, envvar=f"OTTLA_{name.upper()}", help=text)(with_registry)
-    for option_of in (
-        quiet_option("Print problems only."),
-        timeout_option(
-            "registry_timeout_s", _TIMEOUT_S, "How long the registry may take for an answer; it is tried three times."
+    return takes(
+        click.option(
+            "--registry",
+            envvar="OTTLA_REGISTRY",
+            metavar="URL[,...]",
+            help=f"The schema registry; OTTLA_REGISTRY in the environment.  [default: {DEFAULT_URL}]",
         ),
         click.option(
             "--registry-user",
@@ -67,15 +67,15 @@ def reaches_a_registry(command: F) -> F:
             metavar="NAME",
             help="User; the password is OTTLA_REGISTRY_PASSWORD. A bearer token is OTTLA_REGISTRY_TOKEN.",
         ),
-        click.option(
-            "--registry",
-            envvar="OTTLA_REGISTRY",
-            metavar="URL[,...]",
-            help=f"The schema registry; OTTLA_REGISTRY in the environment.  [default: {DEFAULT_URL}]",
+        timeout_option(
+            "registry_timeout_s", _TIMEOUT_S, "How long the registry may take for an answer; it is tried three times."
         ),
-    ):
-        with_registry = option_of(with_registry)
-    return with_registry  # type: ignore[return-value]  # a command all the same
+        quiet_option("Print problems only."),
+        *(
+            click.option("--" + name.replace("_", "-"), type=FILE, envvar=f"OTTLA_{name.upper()}", help=text)
+            for name, text in _FILES.items()
+        ),
+    )(with_registry)  # type: ignore[return-value]  # a command all the same
 
 
 def given_registry(url: str | None) -> RegistryAccess | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.signals import handled_signals
 from ottla.errors import ConfigError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ottla.sync.serve.health_http import HealthServer
     from ottla.sync.serve.small_http import SmallServer
 
-F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="_Listening")
 
 
@@ -25,21 +25,21 @@ class _Listening(Protocol):
     port: int
 
 
-def serves_health(command: F) -> F:
-    """Add `--health-port` and `--health-host`, as `health_port` and `health_host`."""
-    port = click.option(
+serves_health: Final = takes(
+    click.option(
         "--health-port",
         type=click.IntRange(0, 65_535),
         help="Serve /health/live, /health/ready and /metrics on this port.",
-    )
-    host = click.option(
+    ),
+    click.option(
         "--health-host",
         default="127.0.0.1",
         show_default=True,
         help="Serve them on this address."
         " In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
-    )
-    return port(host(command))
+    ),
+)
+"""`--health-port` and `--health-host`, as `health_port` and `health_host`."""
 
 
 def health_server(health: Callable[[], Health], host: str, port: int) -> HealthServer:

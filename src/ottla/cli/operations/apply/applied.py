@@ -23,6 +23,7 @@ from ottla.cli.operations.apply.sources import (
 )
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Output, prints, say
 from ottla.cli.shared.visible import visible
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--undo",
     "undo_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The file for the plan that reverts this one.  [default: ./apply-undo-TIME.json]",
 )
 @takes_a_throttle

@@ -11,6 +11,7 @@ import click
 from ottla.cli.operations.apply.sources import open_registry, takes_a_registry
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.output import say, warn
 from ottla.cli.shared.visible import visible
 
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("patterns", metavar="[PATTERN...]", nargs=-1, shell_complete=complete_topics)
-@click.option(
-    "-o", "--output", "to", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@click.option("-o", "--output", "to", type=FILE, help="Write to this file, not to stdout.")
 @takes_a_registry
 @reaches_a_cluster
 def export(patterns: tuple[str, ...], to: Path | None, registry: str | None, kafka: Settings) -> None:

@@ -10,6 +10,7 @@ import click
 from ottla.cli.operations.apply.display import show_plan
 from ottla.cli.operations.apply.sources import check_plan_name, of_declarations, planned, record_path
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say
 
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @of_declarations
-@click.option(
-    "-o",
-    "--output",
-    "to",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the plan to a file, for `ottla apply run`.",
-)
+@click.option("-o", "--output", "to", type=FILE, help="Write the plan to a file, for `ottla apply run`.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if something would change: the cluster has drifted.")
 @reaches_a_cluster
 @prints

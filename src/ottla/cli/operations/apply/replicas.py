@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.browse.reset_items import undo_path
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.outcome import changing, complain, fail
 from ottla.cli.shared.output import say, warn
 from ottla.errors import InputError
@@ -19,17 +20,14 @@ if TYPE_CHECKING:
     from ottla.admin.placement.move_plan import MovePlan
     from ottla.config import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def takes_a_throttle(command: F) -> F:
-    """Add `--throttle` and `--no-throttle`, as `ottla plan run` has them."""
-    command = click.option("--no-throttle", is_flag=True, help="Copy replicas without a limit, also above 1 GiB.")(
-        command
-    )
-    return click.option(
+takes_a_throttle: Final = takes(
+    click.option(
         "--throttle", metavar="SIZE", help="Where replicas are copied: bytes per second for each broker, as 50MB."
-    )(command)
+    ),
+    click.option("--no-throttle", is_flag=True, help="Copy replicas without a limit, also above 1 GiB."),
+)
+"""`--throttle` and `--no-throttle`, as `ottla plan run` has them."""
 
 
 def check_moves(admin: Admin, factors: Mapping[str, int], *, throttle: str | None, no_throttle: bool) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import takes
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ottla.admin.declared.declared_cluster import DeclaredCluster
     from ottla.serdes.registry_admin import RegistryAdmin
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 PLAN_ENDING: Final = ".json"
 
@@ -29,31 +29,28 @@ takes_a_registry: Final = click.option(
 )
 
 
-def of_declarations(command: F) -> F:
-    """Give a command the options that say what is declared: FILE..., `--app`, `--prune`, `--record`."""
-    for option in (
-        takes_a_registry,
-        click.option(
-            "--record",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="The file that remembers what was declared, to unset what is removed.  [default: FILE.applied.json]",
-        ),
-        click.option(
-            "--prune",
-            is_flag=True,
-            help="Delete undeclared topics under the prefixes, or of the owners, that [prune] of a file names.",
-        ),
-        click.option(
-            "--app",
-            "targets",
-            multiple=True,
-            metavar="MODULE:APP",
-            help="Also what this service declares with create_topics, or else the topics it uses; repeatable.",
-        ),
-        click.argument("files", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path, dir_okay=False)),
-    ):
-        command = option(command)
-    return command
+of_declarations: Final = takes(
+    click.argument("files", metavar="[FILE...]", nargs=-1, type=FILE),
+    click.option(
+        "--app",
+        "targets",
+        multiple=True,
+        metavar="MODULE:APP",
+        help="Also what this service declares with create_topics, or else the topics it uses; repeatable.",
+    ),
+    click.option(
+        "--prune",
+        is_flag=True,
+        help="Delete undeclared topics under the prefixes, or of the owners, that [prune] of a file names.",
+    ),
+    click.option(
+        "--record",
+        type=FILE,
+        help="The file that remembers what was declared, to unset what is removed.  [default: FILE.applied.json]",
+    ),
+    takes_a_registry,
+)
+"""Give a command the options that say what is declared: FILE..., `--app`, `--prune`, `--record`."""
 
 
 def planned(

@@ -18,6 +18,7 @@ from ottla.cli.operations.doctor.evidence import (
     facts_of_files,
 )
 from ottla.cli.shared.cluster_options import reaches_a_cluster
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import ConfigError, InputError
@@ -62,10 +63,7 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
 )
 @click.option("--app", "target", metavar="MODULE:APP", help="Also check this service against the cluster.")
 @click.option(
-    "--declared",
-    multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also find drift from this file of `ottla apply`; repeatable.",
+    "--declared", multiple=True, type=FILE, help="Also find drift from this file of `ottla apply`; repeatable."
 )
 @takes_a_registry
 @click.option(
@@ -81,17 +79,15 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     "--facts",
     "files",
     multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Check a file of `ottla cluster facts` instead of a cluster; several are samples, the oldest first.",
 )
 @click.option("--samples", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of samples to take.")
 @click.option("--every", default="30s", show_default=True, metavar="TIME", help="Time between two samples.")
 @click.option("--deep", is_flag=True, help="Also read the records of __consumer_offsets, which GRP03 needs.")
-@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings.")
+@click.option("--baseline", type=FILE, help="A file of accepted findings.")
 @click.option(
-    "--accept",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a baseline that accepts all current findings; with --reason and --until.",
+    "--accept", type=FILE, help="Write a baseline that accepts all current findings; with --reason and --until."
 )
 @click.option("--reason", help="With --accept: the reason.")
 @click.option(

@@ -14,6 +14,7 @@ from ottla.cli.operations.groups.many_resets import RESET_COLUMNS, reset_many
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.matching import takes_matching
 from ottla.cli.shared.outcome import changing, restorable
 from ottla.cli.shared.output import Output, prints, say
@@ -31,7 +32,7 @@ def writes_undo(command: F) -> F:
     return click.option(
         "--undo",
         "undo_file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         help="The file for the old offsets, for `ottla groups restore`.  [default: ./GROUP-offsets-TIME.json]",
     )(command)
 
@@ -114,7 +115,7 @@ def copy(group: str, to: str, undo_file: Path | None, kafka: Settings, out: Outp
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @writes_undo
 @reaches_a_cluster
 @prints

@@ -9,6 +9,7 @@ import click
 
 from ottla.cli.operations.plan.options import PlanOptions, plans
 from ottla.cli.operations.plan.render import show_plan
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, warn
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @plans
 @prints
 def check(file: Path, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:

@@ -11,19 +11,14 @@ from ottla.browse.plan_files import parse_ids
 from ottla.cli.operations.plan.options import PlanOptions, plans
 from ottla.cli.operations.plan.render import show_plan
 from ottla.cli.shared.complete import complete_topics
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.output import Output, prints, say
 
 if TYPE_CHECKING:
     from ottla.admin.placement.move_plan import MovePlan
     from ottla.config import Settings
 
-_TO = click.option(
-    "-o",
-    "--output",
-    "to",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the plan to a file, for `ottla plan run`.",
-)
+_TO = click.option("-o", "--output", "to", type=FILE, help="Write the plan to a file, for `ottla plan run`.")
 
 
 @click.command()

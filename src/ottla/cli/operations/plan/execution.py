@@ -19,6 +19,7 @@ from ottla.cli.operations.plan.replan_hint import offers
 from ottla.cli.operations.plan.results import show_moves, show_staying
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say, warn
 from ottla.cli.shared.parameter_types import Seconds
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from ottla.admin.placement.move_progress import MoveProgress
     from ottla.config import Settings
 
-_PATH = click.Path(path_type=Path, dir_okay=False)
-_FILE = click.argument("file", type=_PATH)
-_FILE_OR_ALL = click.argument("file", type=_PATH, required=False)
+_FILE_OR_ALL = click.argument("file", type=FILE, required=False)
 SAMPLE = click.option(
     "--sample",
     default="10s",
@@ -47,7 +46,7 @@ SAMPLE = click.option(
 
 
 @click.command()
-@_FILE
+@click.argument("file", type=FILE)
 @click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker, as 50MB. Or --no-throttle.")
 @click.option("--no-throttle", is_flag=True, help="Copy without a limit. Above 1 GiB, this or --throttle is required.")
 @click.option(

@@ -15,6 +15,8 @@ from ottla.browse.human_amounts import milliseconds
 from ottla.cli.operations.notes import wait
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.parameter_types import Number, Seconds
 from ottla.errors import InputError
 
@@ -43,22 +45,12 @@ POLL = click.option(
 
 def fills_disks(max_fill: str) -> Callable[[F], F]:
     """Add `--max-fill`, with this as its help, and `--dirs-are-disks`."""
-
-    def with_both(command: F) -> F:
-        command = click.option(
-            "--dirs-are-disks",
-            is_flag=True,
-            help="Treat each log directory as a disk, whatever it reports.",
-        )(command)
-        return click.option(
-            "--max-fill",
-            type=Number(0, 1, min_open=True),
-            default=_MAX_FILL,
-            show_default=True,
-            help=max_fill,
-        )(command)
-
-    return with_both
+    return takes(
+        click.option(
+            "--max-fill", type=Number(0, 1, min_open=True), default=_MAX_FILL, show_default=True, help=max_fill
+        ),
+        click.option("--dirs-are-disks", is_flag=True, help="Treat each log directory as a disk, whatever it reports."),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,32 +106,12 @@ def plans(command: F) -> F:
         own = {name: options.pop(name) for name in PlanOptions.__slots__}
         return command(*args, plan_options=PlanOptions(**own), kafka=kafka, **options)
 
-    wrapped: Any = reaches_a_cluster(with_plan_options)
-    for option in (
+    return takes(
         click.option(
-            "--search-time",
-            "search_s",
-            type=Seconds(0, min_open=True),
-            default=_SEARCH_S,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time limit of the search; the best plan found by then is used.",
-        ),
-        click.option(
-            "--tolerance",
-            type=Number(0, 1),
-            default=0.05,
-            show_default=True,
-            help="How far the fullest broker may be above the best reachable level.",
-        ),
-        fills_disks("How full a disk may become, also during the move."),
-        click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that must not move; repeatable."),
-        click.option(
-            "--topics",
+            "--facts",
             multiple=True,
-            metavar="PATTERN",
-            shell_complete=complete_topics,
-            help="Only these topics may move; repeatable.",
+            type=FILE,
+            help="Plan for a file of `ottla cluster facts` instead of a cluster; two of them are samples.",
         ),
         click.option(
             "--sample",
@@ -149,14 +121,32 @@ def plans(command: F) -> F:
             help="How long to measure write rates; 0s weighs leaders by size instead.",
         ),
         click.option(
-            "--facts",
+            "--topics",
             multiple=True,
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Plan for a file of `ottla cluster facts` instead of a cluster; two of them are samples.",
+            metavar="PATTERN",
+            shell_complete=complete_topics,
+            help="Only these topics may move; repeatable.",
         ),
-    ):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[no-any-return]  # a command all the same
+        click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that must not move; repeatable."),
+        fills_disks("How full a disk may become, also during the move."),
+        click.option(
+            "--tolerance",
+            type=Number(0, 1),
+            default=0.05,
+            show_default=True,
+            help="How far the fullest broker may be above the best reachable level.",
+        ),
+        click.option(
+            "--search-time",
+            "search_s",
+            type=Seconds(0, min_open=True),
+            default=_SEARCH_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time limit of the search; the best plan found by then is used.",
+        ),
+        reaches_a_cluster,
+    )(with_plan_options)  # type: ignore[return-value]  # a command all the same
 
 
 def _loaded(files: tuple[Path, ...]) -> list[ClusterFacts]:

@@ -15,6 +15,7 @@ from ottla.cli.operations.plan.execution import SAMPLE
 from ottla.cli.operations.plan.results import show_left, show_rates
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say, warn
 from ottla.errors import InputError, RetriableError
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
     from ottla.admin.placement.leftovers import LeftThrottle, RunThrottle
     from ottla.config import Settings
 
-_FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
-
 
 @click.command()
-@_FILE
+@click.argument("file", type=FILE, required=False)
 @click.argument("rate", metavar="[SIZE]", required=False)
 @click.option("--clear", is_flag=True, help="Without FILE: remove throttles that were left on topics and brokers.")
 @SAMPLE

@@ -17,6 +17,7 @@ from ottla.cli.operations.plan.options import POLL, fills_disks
 from ottla.cli.operations.plan.termination import held_back
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import refuse_if_read_only
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Output, prints
 from ottla.cli.shared.parameter_types import Number
@@ -85,7 +86,7 @@ class _IsTerminated(_Leaves):
 @click.option(
     "--metrics",
     "metrics_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Write the results of each check to this file, in Prometheus' text format.",
 )
 @click.option("--once", is_flag=True, help="Check twice, print the result, write a plan if one is due, and exit.")

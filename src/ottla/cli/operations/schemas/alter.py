@@ -15,6 +15,7 @@ from ottla.browse.schema_files import parse_references, read_schema
 from ottla.cli.operations.schemas.compare import takes_a_schema
 from ottla.cli.shared.complete import complete_subjects
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say, warn
 from ottla.cli.shared.registry_options import reaches_a_registry
@@ -32,7 +33,7 @@ _RESTORE = ("subject", "old_version", Column("version", title="version now"), Co
 
 @click.command()
 @click.argument("subject", shell_complete=complete_subjects)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @takes_a_schema
 @reaches_a_registry
 @prints
@@ -78,7 +79,7 @@ def register(
 @click.option(
     "--undo",
     "undo_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The file for what is deleted, for `ottla schemas restore`.  [default: ./SUBJECT-schemas-TIME.json]",
 )
 @reaches_a_registry
@@ -120,7 +121,7 @@ def delete(
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @reaches_a_registry
 @prints
 @changes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +13,8 @@ from ottla.browse.schema_differences import schema_differences
 from ottla.browse.schema_files import TYPES, parse_references, read_schema
 from ottla.cli.services.run import load_app
 from ottla.cli.shared.complete import complete_subjects
+from ottla.cli.shared.file_type import FILE
+from ottla.cli.shared.options import takes
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, say, warn
 from ottla.cli.shared.registry_options import reaches_a_registry
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ottla.browse.registry_access import RegistryAccess
     from ottla.serdes.registered_schema import SchemaType
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _DIFF = ("direction", "problem")
 _CHECK = ("subject", "type", "result", Column("problems", text=lambda found: "; ".join(found)))
@@ -32,34 +32,29 @@ _CHECK_APP = ("place", "action", "topic", "part", *_CHECK)
 _WELL = ("registered", "new subject", "compatible", "not compared")
 
 
-def takes_a_schema(command: F) -> F:
-    """Add `--type` and `--reference`, as `kind` and `references`."""
-    for option in (
-        click.option(
-            "--reference",
-            "references",
-            multiple=True,
-            metavar="NAME=SUBJECT:VERSION",
-            help="A schema that this one uses by NAME; may be repeated.",
-        ),
-        click.option(
-            "--type",
-            "kind",
-            type=click.Choice(TYPES, case_sensitive=False),
-            help="The format.  [default: by the file's name: .avsc, .json, .proto]",
-        ),
-    ):
-        command = option(command)
-    return command
+takes_a_schema: Final = takes(
+    click.option(
+        "--type",
+        "kind",
+        type=click.Choice(TYPES, case_sensitive=False),
+        help="The format.  [default: by the file's name: .avsc, .json, .proto]",
+    ),
+    click.option(
+        "--reference",
+        "references",
+        multiple=True,
+        metavar="NAME=SUBJECT:VERSION",
+        help="A schema that this one uses by NAME; may be repeated.",
+    ),
+)
+"""Add `--type` and `--reference`, as `kind` and `references`."""
 
 
 @click.command()
 @click.argument("subject", shell_complete=complete_subjects)
 @click.option("--from", "old", type=click.IntRange(1), metavar="N", help="The old version.  [default: one before]")
 @click.option("--to", "new", type=click.IntRange(1), metavar="N", help="The new version.  [default: the latest]")
-@click.option(
-    "--file", type=click.Path(path_type=Path, dir_okay=False), help="A schema in a file, in place of the new version."
-)
+@click.option("--file", type=FILE, help="A schema in a file, in place of the new version.")
 @takes_a_schema
 @reaches_a_registry
 @prints
@@ -130,7 +125,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 @click.command()
 @click.argument("subject", required=False, shell_complete=complete_subjects)
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=FILE)
 @click.option("--app", "target", metavar="MODULE:APP", help="Check all schemas of this service instead.")
 @takes_a_schema
 @reaches_a_registry
