@@ -15,7 +15,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from broker_embedded.cluster import temporary
-from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
+from broker_embedded.cluster.faults import Disks, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
@@ -139,14 +139,13 @@ class Cluster:
         self._network: Network = network or TcpNetwork(make_room=self._open_files.make_room)
         self._loop: asyncio.AbstractEventLoop | None = None
         on_loop = OnLoop(lambda: self._loop)
-        self._fault_model = FaultModel()
+        self.faults = Faults(on_loop)
         # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
         self._files = FaultyFileSystem(OsFileSystem(fsync=data_dir is not None, make_room=self._open_files.make_room))
         self._filesystem = filesystem or (lambda node: self._files)
-        self.faults = Faults(self._fault_model, on_loop)
         self.links = Links(on_loop, nodes=lambda: self.node_ids)
         self.links.on_change(self._links_changed)
-        self.disks = Disks(self._files, self._fault_model, on_loop, log_dirs=self._log_dirs_of)
+        self.disks = Disks(self._files, self.faults, log_dirs=self._log_dirs_of)
         self._running = AsyncExitStack()
         self._held: dict[int, list[Reservation]] = {}
         self._around: Surroundings | None = None
@@ -230,7 +229,7 @@ class Cluster:
             loop=self._loop,
             new_uuid_text=self._new_uuid_text,
             open_files=self._open_files,
-            faults_of=self._fault_model.on_broker,
+            faults_of=self.faults.on_broker,
             security=self._security,
         )
         self._running.callback(self._release_ports)
@@ -360,7 +359,7 @@ class Cluster:
         node = self.node(node_id)
         del self.nodes[node_id]
         self.killed.add(node_id)
-        self._fault_model.drop(node_id)
+        self.faults.drop(node_id)
         await node.kill()
         self._hold_ports(node_id)
 
@@ -369,7 +368,7 @@ class Cluster:
         node = self.node(node_id)
         await node.hand_over()
         del self.nodes[node_id]
-        self._fault_model.drop(node_id)
+        self.faults.drop(node_id)
         await node.stop()
         self._hold_ports(node_id)
 

@@ -11,7 +11,7 @@ from broker_embedded.cluster.control.http import LARGEST, HttpError, HttpRequest
 from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, WantedState, wait_for
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.faults import BadDisk
-from broker_embedded.cluster.faults.public import add_from_json
+from broker_embedded.cluster.faults.from_json import add_from_json
 from broker_embedded.cluster.faults.selector import InvalidFault
 from broker_embedded.cluster.metrics import metrics_text
 

@@ -13,7 +13,7 @@ from broker_embedded.cluster.faults.subject import Subject, number_of, partition
 from broker_embedded.server.requests.context import Body
 
 if TYPE_CHECKING:
-    from broker_embedded.cluster.faults.model import ArmedFault
+    from broker_embedded.cluster.faults.fault import Fault
 
 _UNKNOWN_IN_AN_ERROR = {
     "leader_id": -1,
@@ -33,7 +33,7 @@ _UNKNOWN_IN_AN_ERROR = {
 Names = Mapping[bytes, str]
 
 
-def fail_partitions(body: Body, fault: ArmedFault, action: Fail, subject: Subject, names: Names) -> None:
+def fail_partitions(body: Body, fault: Fault, action: Fail, subject: Subject, names: Names) -> None:
     """Give the partitions that the fault picks its error; a topic's own error if it picks no partition of it."""
     selector = fault.selector
     for scope in _scopes(body, fault, subject):
@@ -47,7 +47,7 @@ def fail_partitions(body: Body, fault: ArmedFault, action: Fail, subject: Subjec
                     _fail(partition, fault, action)
 
 
-def fail_groups(body: Body, fault: ArmedFault, action: Fail) -> bool:
+def fail_groups(body: Body, fault: Fault, action: Fail) -> bool:
     """Give the groups (or coordinators' keys) that the fault picks its error. False if the body lists none."""
     entries = _group_entries(body)
     picked = (fault.selector.group, fault.selector.transactional_id)
@@ -57,7 +57,7 @@ def fail_groups(body: Body, fault: ArmedFault, action: Fail) -> bool:
     return bool(entries)
 
 
-def corrupt_records(body: Body, fault: ArmedFault, action: Corrupt, names: Names) -> None:
+def corrupt_records(body: Body, fault: Fault, action: Corrupt, names: Names) -> None:
     """Damage the records of the partitions that the fault picks, where there are any."""
     for topic, _, partitions in _topics(body, names):
         for partition in partitions:
@@ -68,7 +68,7 @@ def corrupt_records(body: Body, fault: ArmedFault, action: Corrupt, names: Names
                 partition["records"] = action.apply(records)
 
 
-def _scopes(body: Body, fault: ArmedFault, subject: Subject) -> Iterator[Body]:
+def _scopes(body: Body, fault: Fault, subject: Subject) -> Iterator[Body]:
     """Yield the parts of a body that belong to the groups that the selector names; all of it if it names none."""
     selector = fault.selector
     if not selector.names_groups:
@@ -109,7 +109,7 @@ def _topics(body: Body, names: Names) -> Iterator[tuple[str, Body, list[Body]]]:
                 yield from _topics(child, names)
 
 
-def _fail(entry: Body, fault: ArmedFault, action: Fail) -> None:
+def _fail(entry: Body, fault: Fault, action: Fail) -> None:
     entry["error_code"] = int(action.code)
     if "error_message" in entry:
         entry["error_message"] = action.message or f"fault {fault.id} injected"

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from broker_embedded.cluster.faults.disk_fault import DiskFault, DiskFaultKind
 from broker_embedded.cluster.faults.faulty_filesystem import FaultyFileSystem
-from broker_embedded.cluster.faults.model import FaultModel
-from broker_embedded.cluster.faults.on_loop import OnLoop
+from broker_embedded.cluster.faults.model import Faults
 from broker_embedded.cluster.faults.selector import InvalidFault
 
 POLL_S = 0.005
@@ -68,12 +67,10 @@ class Disks:
     """See the module. `log_dirs` returns the log directories of a broker, or raises InvalidFault for an unknown one.
     `dir` is the number of one of a broker's log directories; None means all."""
 
-    def __init__(
-        self, fs: FaultyFileSystem, model: FaultModel, on_loop: OnLoop, *, log_dirs: Callable[[int], Sequence[str]]
-    ) -> None:
+    def __init__(self, fs: FaultyFileSystem, faults: Faults, *, log_dirs: Callable[[int], Sequence[str]]) -> None:
         self._fs = fs
-        self._model = model
-        self._on_loop = on_loop
+        self._faults = faults
+        self._on_loop = faults.on_loop
         self._log_dirs = log_dirs
         self._bad: list[BadDisk] = []
 
@@ -182,4 +179,4 @@ class Disks:
         slow: dict[int, list[DiskFault]] = {}
         for bad in self._bad:
             slow.setdefault(bad.node, []).extend(f for f in bad.faults if f.kind is DiskFaultKind.SLOW)
-        self._model.set_slow_disks({node: tuple(faults) for node, faults in slow.items() if faults})
+        self._faults.set_slow_disks({node: tuple(faults) for node, faults in slow.items() if faults})

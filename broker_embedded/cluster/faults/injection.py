@@ -23,7 +23,8 @@ from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.cluster.faults.model import ArmedFault, BrokerFaults, FaultModel
+    from broker_embedded.cluster.faults.fault import Fault
+    from broker_embedded.cluster.faults.model import BrokerFaults, Faults
     from broker_embedded.server.requests.services import Services
 
 Step = Callable[[], None]
@@ -32,10 +33,10 @@ Step = Callable[[], None]
 class Injection:
     """A handler with the faults around it; called as the handler is."""
 
-    __slots__ = ("_api", "_handler", "_model", "_view")
+    __slots__ = ("_api", "_faults", "_handler", "_view")
 
-    def __init__(self, model: FaultModel, view: BrokerFaults, api: Api, handler: Handler) -> None:
-        self._model = model
+    def __init__(self, faults: Faults, view: BrokerFaults, api: Api, handler: Handler) -> None:
+        self._faults = faults
         self._view = view
         self._api = api
         self._handler = handler
@@ -55,11 +56,11 @@ class Injection:
             return handler(ctx, request)
         return _Passage(self._api, handler, self._view, ctx, subject, acting, on_answer).start()
 
-    def _choose(self, subject: Subject) -> tuple[list[ArmedFault], list[ArmedFault]]:
+    def _choose(self, subject: Subject) -> tuple[list[Fault], list[Fault]]:
         """Return the faults that act on the whole request (and have counted it), and the faults that act on its
         response."""
         acting, on_answer = [], []
-        for fault in self._model.armed:
+        for fault in self._faults.armed:
             level = level_of(fault.selector, fault.action, subject.api)
             if level is FaultLevel.ANSWER and fault.matches(subject, by_name=False):
                 on_answer.append(fault)
@@ -92,8 +93,8 @@ class _Passage:
         view: BrokerFaults,
         ctx: RequestContext[Services],
         subject: Subject,
-        acting: list[ArmedFault],
-        on_answer: list[ArmedFault],
+        acting: list[Fault],
+        on_answer: list[Fault],
     ) -> None:
         self._api = api
         self._handler = handler
@@ -112,7 +113,7 @@ class _Passage:
         self._wait(self._before, self._apply)
         return self._promise
 
-    def _wait(self, faults: list[ArmedFault], go_on: Step) -> None:
+    def _wait(self, faults: list[Fault], go_on: Step) -> None:
         """Go on when every delay has passed and every hold was released."""
         for at, fault in enumerate(faults):
             if isinstance(fault.action, Delay | Hold):
@@ -120,17 +121,15 @@ class _Passage:
                 return
         go_on()
 
-    def _pause(self, fault: ArmedFault, go_on: Step) -> None:
+    def _pause(self, fault: Fault, go_on: Step) -> None:
         def release() -> None:
             if not self._view.is_closed:
                 go_on()
 
         if isinstance(fault.action, Delay):
             self._ctx.services.loop.call_later(fault.action.ms / 1000, release)
-        elif fault.is_released:
-            go_on()
         else:
-            fault.held.append(release)
+            fault.hold(release)
 
     def _apply(self) -> None:
         if self._ends(self._before):
@@ -177,7 +176,7 @@ class _Passage:
                     body = body if refused is None else refused
         return body
 
-    def _is_about_one_group(self, fault: ArmedFault) -> bool:
+    def _is_about_one_group(self, fault: Fault) -> bool:
         """Return whether the answer as a whole is the entry that the fault changes: versions that ask about one group
         have no entries."""
         is_batch = any(getattr(self._request, name, None) for name in ("groups", "coordinator_keys", "group_ids"))
@@ -190,7 +189,7 @@ class _Passage:
         if not self._promise.done():
             self._promise.set_result(body)  # type: ignore[arg-type]  # None: there is nothing to send (acks=0)
 
-    def _ends(self, faults: list[ArmedFault]) -> bool:
+    def _ends(self, faults: list[Fault]) -> bool:
         """Return an error or a cut in the place of what would come now."""
         for fault in faults:
             if isinstance(fault.action, Disconnect):
@@ -210,7 +209,7 @@ class _Passage:
         if not self._promise.done():
             self._promise.set_result(None)  # type: ignore[arg-type]  # nothing is sent
 
-    def _refusal(self, fault: ArmedFault, action: Fail) -> Body | None:
+    def _refusal(self, fault: Fault, action: Fail) -> Body | None:
         error = BrokerError(action.code, action.message or f"fault {fault.id} injected")
         return error_body(self._api, self._ctx.api_version, self._request, error)
 
@@ -228,7 +227,7 @@ def _cancel_with(cancelled: Promise[Body], other: Promise[Body]) -> None:
         other.cancel()
 
 
-def _phase(fault: ArmedFault) -> Phase:
+def _phase(fault: Fault) -> Phase:
     return Phase.AFTER_APPLY if isinstance(fault.action, Corrupt) else fault.action.phase
 
 

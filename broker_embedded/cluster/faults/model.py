@@ -6,154 +6,53 @@ replaced at each change, and one attribute per broker that says whether there is
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Hold, Phase, action_to_json
+from broker_embedded.cluster.faults.actions import Corrupt, Fail, Phase, parse_action
 from broker_embedded.cluster.faults.disk_fault import DiskFault
+from broker_embedded.cluster.faults.fault import Fault
 from broker_embedded.cluster.faults.levels import FaultLevel, level_of
-from broker_embedded.cluster.faults.selector import InvalidFault, Selector
+from broker_embedded.cluster.faults.on_loop import OnLoop
+from broker_embedded.cluster.faults.selector import (
+    InvalidFault,
+    Predicate,
+    RequestSource,
+    Selector,
+    parse_api,
+    parse_source,
+)
 from broker_embedded.cluster.faults.subject import Subject
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import FaultHook, H
-from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
-
-log = logging.getLogger(__name__)
-
-
-class ArmedFault:
-    """One fault and its history. Made by `FaultModel.add`."""
-
-    def __init__(
-        self, model: FaultModel, fault_id: int, selector: Selector, action: Action, *, count: int | None, skip: int
-    ) -> None:
-        self.id = fault_id
-        self.selector = selector
-        self.action = action
-        self.count = count
-        self.skip = skip
-        self.hits = 0
-        """How often it has acted: once per request, or once per partition if it names partitions."""
-        self.held: list[Callable[[], None]] = []
-        """Releases each request that is held at the moment."""
-        self.failure: Exception | None = None
-        """Error of its predicate."""
-        self.is_armed = True
-        self.is_released = False
-        self._model = model
-        self._to_skip = skip
-        self._changed = threading.Condition()
-
-    # --- acting, on the cluster's thread
-
-    def matches(self, subject: Subject, *, by_name: bool) -> bool:
-        """Return whether it is about this request. `by_name`: the request must name what the selector names."""
-        if not self.is_armed:
-            return False
-        try:
-            selector = self.selector
-            return selector.matches_sender(subject) and (selector.matches_names(subject) if by_name else True)
-        except Exception as error:
-            log.exception("fault %d: its predicate failed on %s", self.id, subject.api.name)
-            self.failure = error
-            self._notify()
-            return False
-
-    def take(self) -> bool:
-        """Count one occasion; True if the fault acts on it."""
-        if not self.is_armed:
-            return False
-        if self._to_skip:
-            self._to_skip -= 1
-            return False
-        self.hits += 1
-        if self.count is not None and self.hits >= self.count:
-            self._model.disarm(self)
-        self._notify()
-        return True
-
-    def release(self) -> None:
-        """Release everything that it holds, and hold nothing more."""
-        if isinstance(self.action, Hold):
-            self._model.disarm(self)
-            self.is_released = True
-        held, self.held = self.held, []
-        for release in held:
-            release()
-
-    def remove(self) -> None:
-        """Remove the fault, and release what it holds."""
-        self._model.forget(self)
-        self.release()
-        self._notify()
-
-    # --- waiting, on any thread
-
-    def wait(self, hits: int = 1, timeout_s: float = 10) -> None:
-        """Block until it has acted `hits` times; TimeoutError says how often it has. Never on the cluster's thread."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.hits >= hits or self.failure is not None, timeout_s)
-        if self.failure is not None:
-            raise InvalidFault(f"fault {self.id}: its predicate failed: {self.failure!r}") from self.failure
-        if self.hits < hits:
-            raise TimeoutError(
-                f"fault {self.id} ({self.describe()}): found {self.hits} hits after {timeout_s} s, wanted {hits}"
-            )
-
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    # --- showing
-
-    def describe(self) -> str:
-        """Return the fault as text: `PRODUCE topic=t partition=0: error=NOT_LEADER_OR_FOLLOWER`."""
-        selected = self.selector.to_json()
-        api = selected.pop("api", "any request")
-        names = "".join(f" {name}={value}" for name, value in selected.items())
-        action = ", ".join(f"{name}={value}" for name, value in action_to_json(self.action).items())
-        return f"{api}{names}: {action}"
-
-    def to_json(self) -> dict[str, Any]:
-        """As the control API shows it."""
-        return {
-            "id": self.id,
-            **self.selector.to_json(),
-            **action_to_json(self.action),
-            "count": self.count,
-            "skip": self.skip,
-            "hits": self.hits,
-            "held": len(self.held),
-            "armed": self.is_armed,
-        }
 
 
 class BrokerFaults(FaultHook):
     """One broker's view: what its dispatcher and handlers ask."""
 
-    __slots__ = ("_model", "is_closed", "node_id", "slow_disks")
+    __slots__ = ("_faults", "is_closed", "node_id", "slow_disks")
 
-    def __init__(self, model: FaultModel, node_id: int) -> None:
+    def __init__(self, faults: Faults, node_id: int) -> None:
         super().__init__()
         self.node_id = node_id
         self.is_closed = False
         """The broker is gone; what is still held for it will not be done."""
         self.slow_disks: tuple[DiskFault, ...] = ()
         """Those that requests to this broker have to wait for."""
-        self._model = model
+        self._faults = faults
 
     def around(self, api: Any, handler: H) -> H:
         from broker_embedded.cluster.faults.injection import Injection  # where there are no faults it is not loaded
 
-        return Injection(self._model, self, api, handler)  # type: ignore[return-value]  # called as the handler is
+        return Injection(self._faults, self, api, handler)  # type: ignore[return-value]  # called as the handler is
 
     def check_partition(
         self, api: ApiKey, client_id: str | None, request: Message, topic: str | None, partition: int
     ) -> None:
-        for fault in self._model.armed:
+        for fault in self._faults.armed:
             action, selector = fault.action, fault.selector
             if (
                 isinstance(action, Fail)
@@ -167,32 +66,88 @@ class BrokerFaults(FaultHook):
                     raise BrokerError(action.code, action.message or f"{topic}-{partition}: fault {fault.id} injected")
 
 
-class FaultModel:
-    """All faults of a cluster."""
+class Faults:
+    """All faults of a cluster (`cluster.faults`). `add`, `get`, `list` and `clear` may be called on any thread."""
 
-    def __init__(self) -> None:
-        self.armed: tuple[ArmedFault, ...] = ()
+    def __init__(self, on_loop: OnLoop | None = None) -> None:
+        self.on_loop = on_loop or OnLoop()
+        self.armed: tuple[Fault, ...] = ()
         """Those that may act."""
-        self._faults: dict[int, ArmedFault] = {}
+        self._faults: dict[int, Fault] = {}
         self._views: dict[int, BrokerFaults] = {}
         self._slow_disks: Mapping[int, tuple[DiskFault, ...]] = {}
         self._next_id = 1
         self._lock = threading.RLock()
 
-    def add(self, selector: Selector, action: Action, *, count: int | None = None, skip: int = 0) -> ArmedFault:
-        """Arm a fault. It acts on what arrives from now on: `count` times, after it let `skip` occasions pass."""
+    def add(
+        self,
+        *,
+        api: ApiKey | str | int | None = None,
+        broker: int | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+        source: RequestSource | str = RequestSource.CLIENTS,
+        when: Predicate | None = None,
+        error: ErrorCode | str | int | None = None,
+        message: str = "",
+        disconnect: bool = False,
+        delay_ms: int | None = None,
+        hold: bool = False,
+        corrupt: bool | Corrupt = False,
+        after_apply: bool = False,
+        count: int | None = None,
+        skip: int = 0,
+    ) -> Fault:
+        """Arm a fault for requests that agree with everything that is named, and do one thing to them.
+
+        Which: `api`, `broker`, `topic`, `partition`, `group`, `transactional_id`, `client_id` (a shell pattern), `when`
+        (a predicate over the decoded request), `source` ("clients", "brokers" or "any").
+
+        What: `error` answers it (for the named partitions, else for the whole request); `disconnect` closes the
+        connection; `delay_ms` makes it late; `hold` keeps it until `release()`; `corrupt` changes bytes of the records
+        in a Fetch response. With `after_apply` the request is done first and its answer suffers.
+
+        How often: `count` times, after `skip` occasions that pass. InvalidFault says what is wrong with any of it.
+        """
+        action = parse_action(
+            error=error,
+            message=message,
+            disconnect=disconnect,
+            delay_ms=delay_ms,
+            hold=hold,
+            corrupt=corrupt,
+            after_apply=after_apply,
+        )
+        selector = Selector(
+            api=None if api is None else parse_api(api),
+            broker=broker,
+            topic=topic,
+            partition=partition,
+            group=group,
+            transactional_id=transactional_id,
+            client_id=client_id,
+            source=parse_source(source),
+            predicate=when,
+        )
         if count is not None and count < 1:
             raise InvalidFault(f"count: found {count}, wanted 1 or more, or none for no limit")
         if skip < 0:
             raise InvalidFault(f"skip: found {skip}, wanted 0 or more")
         if isinstance(action, Corrupt) and selector.api not in (None, ApiKey.FETCH):
             raise InvalidFault(f"corrupt: found {selector.api.name}, wanted FETCH: no other response has records")
-        with self._lock:
-            fault = ArmedFault(self, self._next_id, selector, action, count=count, skip=skip)
-            self._next_id += 1
-            self._faults[fault.id] = fault
-            self._set_armed((*self.armed, fault))
-        return fault
+
+        def arm() -> Fault:
+            with self._lock:
+                fault = Fault(self, self._next_id, selector, action, count=count, skip=skip)
+                self._next_id += 1
+                self._faults[fault.id] = fault
+                self._set_armed((*self.armed, fault))
+            return fault
+
+        return self.on_loop(arm)
 
     def on_broker(self, node_id: int) -> BrokerFaults:
         """Return the view of a broker that starts. What was held for its former life is forgotten."""
@@ -208,12 +163,12 @@ class FaultModel:
         if view is not None:
             view.is_closed = True
 
-    @property
-    def faults(self) -> list[ArmedFault]:
-        """All that were added and not removed, also those whose count is used up."""
+    def list(self) -> list[Fault]:
+        """Return all that were added and not removed, also those whose count is used up."""
         return list(self._faults.values())
 
-    def get(self, fault_id: int) -> ArmedFault:
+    def get(self, fault_id: int) -> Fault:
+        """Return one that was added and not removed."""
         fault = self._faults.get(fault_id)
         if fault is None:
             known = ", ".join(map(str, self._faults)) or "none"
@@ -222,17 +177,17 @@ class FaultModel:
 
     def clear(self) -> None:
         """Remove all faults. Held requests continue."""
-        for fault in self.faults:
+        for fault in self.list():
             fault.remove()
 
     # --- used by faults
 
-    def disarm(self, fault: ArmedFault) -> None:
+    def disarm(self, fault: Fault) -> None:
         with self._lock:
             fault.is_armed = False
             self._set_armed(tuple(each for each in self.armed if each is not fault))
 
-    def forget(self, fault: ArmedFault) -> None:
+    def forget(self, fault: Fault) -> None:
         with self._lock:
             self.disarm(fault)
             self._faults.pop(fault.id, None)
@@ -243,7 +198,7 @@ class FaultModel:
             self._slow_disks = slow_disks
             self._set_armed(self.armed)
 
-    def _set_armed(self, armed: tuple[ArmedFault, ...]) -> None:
+    def _set_armed(self, armed: tuple[Fault, ...]) -> None:
         self.armed = armed
         for node_id, view in self._views.items():
             view.slow_disks = self._slow_disks.get(node_id, ())

@@ -115,6 +115,14 @@ def parse_api(value: ApiKey | str | int) -> ApiKey:
     raise InvalidFault(f"api: found {value!r}, wanted the name of an API{_did_you_mean(letters, by_letters)}")
 
 
+def parse_source(value: RequestSource | str) -> RequestSource:
+    try:
+        return RequestSource(value)
+    except ValueError:
+        known = ", ".join(each.value for each in RequestSource)
+        raise InvalidFault(f"source: found {value!r}, wanted one of {known}") from None
+
+
 def _did_you_mean(found: str, known: dict[str, ApiKey]) -> str:
     import difflib
 

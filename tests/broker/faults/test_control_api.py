@@ -18,7 +18,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.control import ControlServer
 from broker_embedded.cluster.control.server import MOST_WAITING
 from broker_embedded.cluster.facts import EmbeddedClusterFacts, NodeState
-from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
+from broker_embedded.cluster.faults import Disks, Faults, FaultyFileSystem, InvalidFault, Links
 from broker_embedded.cluster.live_facts import figures_of, gather
 from broker_embedded.cluster.metrics import BrokerFigures
 from broker_embedded.common.errors import StartupError
@@ -34,9 +34,7 @@ class OneBroker:
         self._cluster = cluster
         self.faults = faults
         self.links = Links(nodes=lambda: (1, 2))
-        self.disks = Disks(
-            FaultyFileSystem(OsFileSystem()), FaultModel(), OnLoop(), log_dirs=lambda node: [f"/broker-{node}"]
-        )
+        self.disks = Disks(FaultyFileSystem(OsFileSystem()), Faults(), log_dirs=lambda node: [f"/broker-{node}"])
         self.state = NodeState.RUNNING
         self.moved_ms = 0.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_embedded.cluster.faults import Disks, FaultModel, FaultyFileSystem, OnLoop
+from broker_embedded.cluster.faults import Disks, Faults, FaultyFileSystem
 from broker_embedded.cluster.faults.disk_fault import DiskFault, DiskFaultKind
 from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.errors import BrokerError
@@ -71,8 +71,8 @@ def test_a_full_disk_refuses_growth_and_serves_what_it_has(fs: FaultyFileSystem,
 
 def test_a_limited_disk_holds_so_many_bytes_and_says_so(fs: FaultyFileSystem, root: str) -> None:
     written(fs, f"{root}/a/file", b"x" * 60)
-    model = FaultModel()
-    disks = Disks(fs, model, OnLoop(), log_dirs=lambda node: [f"{root}/a"])
+    faults = Faults()
+    disks = Disks(fs, faults, log_dirs=lambda node: [f"{root}/a"])
     limit = disks.limited(1, limit_bytes=100)
     assert (fs.usage(f"{root}/a").total, fs.usage(f"{root}/a").usable) == (100, 40)
     written(fs, f"{root}/a/file", b"x" * 40)
@@ -421,13 +421,13 @@ def test_segments_that_were_closed_and_opened_behind_the_log_are_followed(fs: Fa
 
 
 def test_disks_are_named_by_broker_and_directory(fs: FaultyFileSystem, root: str) -> None:
-    model = FaultModel()
-    view = model.on_broker(1)
+    faults = Faults()
+    view = faults.on_broker(1)
 
     def log_dirs(node: int) -> Sequence[str]:
         return [f"{root}/a", f"{root}/b"]
 
-    disks = Disks(fs, model, OnLoop(), log_dirs=log_dirs)
+    disks = Disks(fs, faults, log_dirs=log_dirs)
     with disks.full(1, dir=0) as full:
         with pytest.raises(OSError, match="No space"):
             written(fs, f"{root}/a/file", b"x")

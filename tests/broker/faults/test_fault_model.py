@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from message_samples import fixed_body
 
-from broker_embedded.cluster.faults import Corrupt, FaultModel, Faults, OnLoop, RequestSource
-from broker_embedded.cluster.faults.public import add_from_json
+from broker_embedded.cluster.faults import Corrupt, Faults, RequestSource
+from broker_embedded.cluster.faults.from_json import add_from_json
 from broker_embedded.cluster.faults.subject import Subject
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS
@@ -21,7 +21,7 @@ TOPIC_ID = b"\x07" * 16
 
 @pytest.fixture
 def faults() -> Faults:
-    return Faults(FaultModel(), OnLoop())
+    return Faults()
 
 
 @pytest.mark.parametrize(
@@ -75,32 +75,28 @@ def test_a_fault_in_json_is_refused_with_what_was_found(faults: Faults, wanted: 
 
 
 def test_a_fault_in_json_is_shown_as_it_was_given(faults: Faults) -> None:
-    model = FaultModel()
     given = {"api": "FETCH", "topic": "t", "partition": 1, "corrupt": {"position": 3, "length": 2, "mask": 1}}
-    add_from_json(Faults(model, OnLoop()), given)
-    (shown,) = [each.to_json() for each in model.faults]
+    add_from_json(faults, given)
+    (shown,) = [each.to_json() for each in faults.list()]
     assert given.items() <= shown.items()
     assert (shown["hits"], shown["armed"]) == (0, True)
 
 
 def test_a_broker_looks_for_faults_only_while_there_are_some_for_it(faults: Faults) -> None:
-    model = FaultModel()
-    first, second = model.on_broker(1), model.on_broker(2)
-    public = Faults(model, OnLoop())
+    first, second = faults.on_broker(1), faults.on_broker(2)
     assert (first.is_armed, second.is_armed) == (False, False)
-    with public.add(broker=2, hold=True):
+    with faults.add(broker=2, hold=True):
         assert (first.is_armed, second.is_armed) == (False, True)
-        with public.add(hold=True):
+        with faults.add(hold=True):
             assert (first.is_armed, second.is_armed) == (True, True)
-            assert model.on_broker(3).is_armed
+            assert faults.on_broker(3).is_armed
     assert (first.is_armed, second.is_armed) == (False, False)
     assert not NO_FAULTS.is_armed
 
 
 def test_a_fault_is_over_when_its_count_is_used_up(faults: Faults) -> None:
-    model = FaultModel()
-    view = model.on_broker(1)
-    fault = Faults(model, OnLoop()).add(api="PRODUCE", topic="t", error="NOT_LEADER_OR_FOLLOWER", count=1)
+    view = faults.on_broker(1)
+    fault = faults.add(api="PRODUCE", topic="t", error="NOT_LEADER_OR_FOLLOWER", count=1)
     with pytest.raises(BrokerError) as refused:
         view.check_partition(ApiKey.PRODUCE, None, produce_request(), "t", 0)
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -109,10 +105,9 @@ def test_a_fault_is_over_when_its_count_is_used_up(faults: Faults) -> None:
     view.check_partition(ApiKey.PRODUCE, None, produce_request(), "t", 0)
 
 
-def test_who_waits_on_another_thread_is_told_of_each_hit() -> None:
-    model = FaultModel()
-    view = model.on_broker(1)
-    fault = Faults(model, OnLoop()).add(api="PRODUCE", topic="t", error="NOT_LEADER_OR_FOLLOWER")
+def test_who_waits_on_another_thread_is_told_of_each_hit(faults: Faults) -> None:
+    view = faults.on_broker(1)
+    fault = faults.add(api="PRODUCE", topic="t", error="NOT_LEADER_OR_FOLLOWER")
     seen: list[int] = []
     waiting = threading.Thread(target=lambda: seen.append(fault.wait(hits=2, timeout_s=30).hits))
     waiting.start()
