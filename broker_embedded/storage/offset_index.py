@@ -7,6 +7,7 @@ Entry, 8 bytes: offset relative to the segment's base (int32, the last offset of
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from typing import NamedTuple
 
 from broker_embedded.storage.sparse_index import CorruptIndexError, SparseIndex
@@ -53,14 +54,8 @@ class OffsetIndex(SparseIndex):
     def upper_bound_offset(self, *, position: int, fetch_bytes: int) -> int | None:
         """Return the offset of the first entry at or beyond `position + fetch_bytes`: everything fetched lies below
         it."""
-        low, high, end = 0, self.count, position + fetch_bytes
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).position >= end:
-                high = middle
-            else:
-                low = middle + 1
-        return self.entry(low).offset if low < self.count else None
+        found = bisect_left(range(self.count), position + fetch_bytes, key=lambda i: self.entry(i).position)
+        return self.entry(found).offset if found < self.count else None
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries whose offset is >= `offset`."""

@@ -8,7 +8,9 @@ block of it, so that memory does not grow with the log.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from functools import partial
 
 from broker_embedded.storage.file_pool import PooledFile
 
@@ -125,50 +127,30 @@ class SparseIndex:
 
     def _first_where(self, key: Callable[[bytes | bytearray, int], int], wanted: int) -> int:
         """Return the number of the first entry whose key is > `wanted`; `count` without one."""
-        low, high = 0, self.count
-        memory, size = self._memory, self.entry_bytes
-        if memory is not None:
-            while low < high:
+        size, low, high = self.entry_bytes, 0, self.count
+        block: bytes | bytearray | None = self._memory
+        if block is None:
+            while high - low > _BLOCK_ENTRIES:
                 middle = (low + high) // 2
-                if key(memory, middle * size) > wanted:
+                if key(self.file.read_at(size, middle * size), 0) > wanted:
                     high = middle
                 else:
                     low = middle + 1
-            return low
-        while high - low > _BLOCK_ENTRIES:
-            middle = (low + high) // 2
-            if key(self.file.read_at(size, middle * size), 0) > wanted:
-                high = middle
-            else:
-                low = middle + 1
-        if low == high:
-            return low
-        block, start = self.file.read_at((high - low) * size, low * size), low
-        while low < high:
-            middle = (low + high) // 2
-            if key(block, (middle - start) * size) > wanted:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+            if low == high:
+                return low
+            block = self.file.read_at((high - low) * size, low * size)
+        return low + bisect_right(range(0, (high - low) * size, size), wanted, key=partial(key, block))
 
     def _count_on_disk(self) -> int:
         """Return how many entries the file has. Kafka allocates an index at full size and cuts it on a clean stop;
         zeros are padding."""
-        size = self.file.size()
-        if size % self.entry_bytes:
+        size = self.entry_bytes
+        count, rest = divmod(self.file.size(), size)
+        if rest:
             raise CorruptIndexError(
-                f"{self.file.path}: {size} bytes is not a multiple of the entry size, {self.entry_bytes}"
+                f"{self.file.path}: {count * size + rest} bytes is not a multiple of the entry size, {size}"
             )
-        count = size // self.entry_bytes
-        zeros = bytes(self.entry_bytes)
-        if count == 0 or self.file.read_at(self.entry_bytes, size - self.entry_bytes) != zeros:
+        zeros = bytes(size)
+        if count == 0 or self.file.read_at(size, (count - 1) * size) != zeros:
             return count
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self.file.read_at(self.entry_bytes, middle * self.entry_bytes) == zeros:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return bisect_left(range(count), True, key=lambda i: self.file.read_at(size, i * size) == zeros)
