@@ -19,12 +19,10 @@ from .requests import DescribedGroup, DescribedMember, ListedGroup
 from .share.group import ShareGroup
 from .share_groups import ShareGroups
 from .share_offsets import ShareOffsets
-from .subscription import PROTOCOL_TYPE
 
 log = logging.getLogger(__name__)
 
 AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup
-SHARE_PROTOCOL_TYPE = "share"
 
 
 class GroupAdmin:
@@ -47,28 +45,21 @@ class GroupAdmin:
     # -- showing
 
     def list_groups(self) -> list[ListedGroup]:
-        listed = [
+        kinds: dict[str, Iterable[AnyGroup]] = {
+            "classic": self._classic,
+            "consumer": self._consumer,
+            "share": self._share,
+        }
+        return [
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 state=group.state.value,
-                group_type="classic",
+                group_type=group_type,
             )
-            for group in self._classic
+            for group_type, groups in kinds.items()
+            for group in groups
         ]
-        listed += [
-            ListedGroup(
-                group_id=group.group_id, protocol_type=PROTOCOL_TYPE, state=group.state.value, group_type="consumer"
-            )
-            for group in self._consumer
-        ]
-        listed += [
-            ListedGroup(
-                group_id=group.group_id, protocol_type=SHARE_PROTOCOL_TYPE, state=group.state.value, group_type="share"
-            )
-            for group in self._share
-        ]
-        return listed
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Describe a classic group. Member metadata is returned only for a stable group, as in Kafka."""

@@ -7,35 +7,27 @@ per group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.errors import client_error
 from ..runtime.reply import Reply
-from ..runtime.shard import ShardContext, Timer
+from ..runtime.shard import ShardContext
 from . import records
 from .classic import AnswerRequest, ClassicGroup, Event, Store, Stored, Tick, Unload, step
 from .config import GroupConfig
+from .timed_groups import Groups
 
 log = logging.getLogger(__name__)
 
 
-class ClassicGroups:
+class ClassicGroups(Groups[ClassicGroup]):
     """Classic groups by id. A group that was never stored lives in memory alone, until it has a first generation."""
 
     def __init__(self, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
-        self._context = context
-        self._config = config
-        self._groups: dict[str, ClassicGroup] = {}
-        self._timers: dict[str, tuple[int, Timer]] = {}
+        super().__init__(context, config)
         self._restored: dict[str, records.ClassicGroupRecord] = {}
-
-    def __iter__(self) -> Iterator[ClassicGroup]:
-        return iter(tuple(self._groups.values()))
-
-    def get(self, group_id: str) -> ClassicGroup | None:
-        return self._groups.get(group_id)
 
     def get_or_create(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
@@ -111,28 +103,8 @@ class ClassicGroups:
 
         self._context.append([record], stored)
 
-    # -- timers
+    def _deadline_ms(self, group: ClassicGroup) -> int | None:
+        return group.wake_at_ms
 
-    def _arm(self, group: ClassicGroup) -> None:
-        """Arm one timer per group, at or before its next deadline. Heartbeats only move deadlines away: they cost
-        nothing."""
-        armed = self._timers.get(group.group_id)
-        wake_at_ms = group.wake_at_ms
-        if wake_at_ms is None:
-            if armed is not None and self._groups.get(group.group_id) in (group, None):
-                armed[1].cancel()
-                del self._timers[group.group_id]
-            return
-        if armed is not None:
-            if armed[0] <= wake_at_ms:
-                return
-            armed[1].cancel()
-        self._timers[group.group_id] = (
-            wake_at_ms,
-            self._context.call_at(wake_at_ms, lambda: self._wake(group)),
-        )
-
-    def _wake(self, group: ClassicGroup) -> None:
-        self._timers.pop(group.group_id, None)
-        if self._groups.get(group.group_id) is group:
-            self.run(group, Tick())
+    def _run_deadlines(self, group: ClassicGroup) -> None:
+        self.run(group, Tick())

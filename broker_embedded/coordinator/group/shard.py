@@ -30,7 +30,6 @@ from .classic import (
     SyncAnswer,
 )
 from .config import GroupConfig
-from .consumer import records as consumer_records
 from .consumer.group import ConsumerGroup
 from .consumer.heartbeat import ConsumerHeartbeatRequest
 from .consumer.member import JOIN_EPOCH
@@ -46,7 +45,6 @@ from .requests import (
     OffsetsDeleted,
     OffsetsFetched,
 )
-from .share import records as share_records
 from .share.heartbeat import ShareHeartbeat
 from .share_groups import ShareGroups
 from .share_offsets import ShareOffsets, ShareStates
@@ -91,11 +89,11 @@ class GroupShard:
                 self._replay_modern(record)
 
     def _replay_modern(self, record: CoordinatorRecord) -> None:
-        decoded = consumer_records.decode(record)
+        decoded = self.consumer.records.decode(record)
         if decoded is not None:
             self.consumer.replay(*decoded)
             return
-        of_share_group = share_records.decode(record)
+        of_share_group = self.share.records.decode(record)
         if of_share_group is None:
             log.warning("__consumer_offsets-%d: a record of an unknown kind is ignored", self.partition)
         else:
@@ -187,8 +185,11 @@ class GroupShard:
 
     def share_heartbeat(self, request: ShareHeartbeat, reply: Reply[HeartbeatResponse]) -> None:
         group_id = request.group_id
-        if self.classic.get(group_id) is not None or self.consumer.get(group_id) is not None:
-            reply.settle(refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is not a share group"))
+        is_unknown = self.share.get(group_id) is None and request.member_epoch != JOIN_EPOCH
+        is_other = self.classic.get(group_id) is not None or self.consumer.get(group_id) is not None
+        if is_other or is_unknown:
+            kind = "is not a share group" if is_other else "does not exist"
+            reply.settle(refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} {kind}"))
             return
         group = self.share.heartbeat(request, reply)
         if group is not None:

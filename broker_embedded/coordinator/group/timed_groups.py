@@ -1,4 +1,4 @@
-"""Base of the groups of one shard that have deadlines: KIP-848 groups and share groups.
+"""Bases of the groups of one shard: their timers, and what KIP-848 groups and share groups have in common.
 
 Memory changes when records are made, before the log has them: two heartbeats that come close together must not both see
 the old state. If the append then fails, memory is ahead of the log and the shard asks to be replayed.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
 from ottla_wire.protocol import ErrorCode
 
@@ -19,23 +20,22 @@ from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
 from .config import GroupConfig
 from .heartbeats import HeartbeatResponse
+from .member_records import GroupEpoch, RecordKinds
+from .timed_group import TimedGroup
 
 log = logging.getLogger(__name__)
 
 
-class TimedGroup(Protocol):
+class HasDeadlines(Protocol):
     group_id: str
 
     def earliest_deadline_ms(self) -> int | None: ...
 
-    def tombstones(self) -> Iterable[Any]: ...
+
+G = TypeVar("G", bound=HasDeadlines)
 
 
-G = TypeVar("G", bound=TimedGroup)
-R = TypeVar("R")
-
-
-class TimedGroups(ABC, Generic[G, R]):
+class Groups(ABC, Generic[G]):
     """Groups by id, each with one timer at most."""
 
     def __init__(self, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
@@ -50,45 +50,105 @@ class TimedGroups(ABC, Generic[G, R]):
     def get(self, group_id: str) -> G | None:
         return self._groups.get(group_id)
 
+    def _arm(self, group: G) -> None:
+        """Arm one timer per group, at or before its next deadline. Heartbeats only move deadlines away: they cost
+        nothing."""
+        if self._groups.get(group.group_id) not in (group, None):
+            return
+        deadline_ms = self._deadline_ms(group)
+        armed = self._timers.get(group.group_id)
+        if armed is not None:
+            if deadline_ms is not None and armed[0] <= deadline_ms:
+                return
+            armed[1].cancel()
+            del self._timers[group.group_id]
+        if deadline_ms is not None:
+            timer = self._context.call_at(deadline_ms, lambda: self._wake(group))
+            self._timers[group.group_id] = (deadline_ms, timer)
+
+    def _deadline_ms(self, group: G) -> int | None:
+        return group.earliest_deadline_ms()
+
+    def _wake(self, group: G) -> None:
+        self._timers.pop(group.group_id, None)
+        if self._groups.get(group.group_id) is group:
+            self._run_deadlines(group)
+
+    @abstractmethod
+    def _run_deadlines(self, group: G) -> None:
+        """Apply the deadlines that have passed, and arm the next one."""
+
+
+class HasGroupId(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=TimedGroup[Any])
+R = TypeVar("R")
+Q = TypeVar("Q", bound=HasGroupId)
+
+
+class TimedGroups(Groups[T], Generic[T, R, Q]):
+    """Groups that are functions of their records; members stay by heartbeats."""
+
+    make: type[T]
+    records: RecordKinds[R]
+
+    # -- replay
+
+    def replay(self, group_id: str, record: R) -> None:
+        if isinstance(record, GroupEpoch) and record.epoch is None:
+            self._groups.pop(group_id, None)
+            return
+        group = self._groups.get(group_id)
+        if group is None:
+            if self.records.is_tombstone(record):
+                return
+            group = self._groups[group_id] = self.make(group_id)
+        group.replay(record)
+
+    def on_loaded(self) -> None:
+        for group in self:
+            if not group.members and group.epoch == 0:
+                # What compaction left of a group that was deleted: tombstones of its parts.
+                del self._groups[group.group_id]
+                continue
+            timeout_ms = self._session_timeout_ms(group)
+            group.start_deadlines(now_ms=self._context.monotonic_ms(), session_timeout_ms=timeout_ms)
+            self._arm(group)
+
     def unload(self) -> None:
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._groups.clear()
 
-    def remove(self, group: G) -> list[CoordinatorRecord]:
-        """Take a group out of memory. Returns the tombstones that take it out of the log."""
-        self._groups.pop(group.group_id, None)
-        armed = self._timers.pop(group.group_id, None)
-        if armed is not None:
-            armed[1].cancel()
-        return self.tombstones(group)
+    # -- requests
 
-    def tombstones(self, group: G) -> list[CoordinatorRecord]:
-        return [self._encoded(group, record) for record in group.tombstones()]
-
-    @abstractmethod
-    def _encoded(self, group: G, record: R) -> CoordinatorRecord:
-        """Return a record as the log has it."""
-
-    @abstractmethod
-    def _expire(self, group: G) -> Sequence[R]:
-        """Apply the deadlines that have passed. Returns the records of what changed."""
-
-    def _overrides_of(self, group: G) -> Mapping[str, str]:
-        """Return the group's own settings as they are now: a change is seen by the next heartbeat."""
-        return self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
-
-    def _write(
+    def heartbeat(
         self,
-        group: G,
-        records: Sequence[R],
+        request: Q,
         reply: Reply[HeartbeatResponse],
-        response: HeartbeatResponse,
         *,
         before: Sequence[CoordinatorRecord] = (),
-    ) -> None:
-        """Answer a heartbeat when the log has what it changed."""
+        on_joined: Callable[[], None] = lambda: None,
+    ) -> T | None:
+        """Answer when the log has what the heartbeat changed. Returns the group; None if it was refused.
+
+        `before`: records that go first, if the request is accepted (the tombstone of an empty classic group that this
+        one replaces); `on_joined` is called then.
+        """
+        known = self._groups.get(request.group_id)
+        group = self.make(request.group_id) if known is None else known
+        try:
+            records, response = self._handle(group, request)
+        except BrokerError as error:
+            reply.settle(refusal(error.code, error.message))
+            return None
+        if known is None:
+            self._groups[group.group_id] = group
+            on_joined()
 
         def written(error: ErrorCode) -> None:
             failed = error is not ErrorCode.NONE
@@ -96,40 +156,47 @@ class TimedGroups(ABC, Generic[G, R]):
 
         self._append(group, records, written, before=before)
         self._arm(group)
+        return group
 
-    # -- time
-
-    def _arm(self, group: G) -> None:
-        deadline_ms = group.earliest_deadline_ms()
-        armed = self._timers.get(group.group_id)
-        if deadline_ms is None:
-            if armed is not None:
-                armed[1].cancel()
-                del self._timers[group.group_id]
-            return
+    def remove(self, group: T) -> list[CoordinatorRecord]:
+        """Take a group out of memory. Returns the tombstones that take it out of the log."""
+        self._groups.pop(group.group_id, None)
+        armed = self._timers.pop(group.group_id, None)
         if armed is not None:
-            if armed[0] <= deadline_ms:
-                return
             armed[1].cancel()
-        timer = self._context.call_at(deadline_ms, lambda: self._wake(group))
-        self._timers[group.group_id] = (deadline_ms, timer)
+        return self.tombstones(group)
 
-    def _wake(self, group: G) -> None:
-        self._timers.pop(group.group_id, None)
-        if self._groups.get(group.group_id) is not group:
-            return
+    def tombstones(self, group: T) -> list[CoordinatorRecord]:
+        return [self.records.encode(group.group_id, record) for record in group.tombstones()]
+
+    @abstractmethod
+    def _handle(self, group: T, request: Q) -> tuple[list[R], HeartbeatResponse]:
+        """Return what a heartbeat changes, and the response. Raises BrokerError if it is refused."""
+
+    @abstractmethod
+    def _session_timeout_ms(self, group: T) -> int: ...
+
+    @abstractmethod
+    def _expire(self, group: T) -> Sequence[R]:
+        """Apply the deadlines that have passed. Returns the records of what changed."""
+
+    def _overrides_of(self, group: T) -> Mapping[str, str]:
+        """Return the group's own settings as they are now: a change is seen by the next heartbeat."""
+        return self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
+
+    def _run_deadlines(self, group: T) -> None:
         self._append(group, self._expire(group), log_failure)
         self._arm(group)
 
     def _append(
         self,
-        group: G,
+        group: T,
         records: Sequence[R],
         on_done: Callable[[ErrorCode], None],
         *,
         before: Sequence[CoordinatorRecord] = (),
     ) -> None:
-        batch = [*before, *(self._encoded(group, record) for record in records)]
+        batch = [*before, *(self.records.encode(group.group_id, record) for record in records)]
         if not batch:
             on_done(ErrorCode.NONE)
             return

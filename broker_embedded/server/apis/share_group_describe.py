@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.coordinator.group.share.group import ShareMember
+from broker_embedded.coordinator.group.consumer.member import ConsumerMember
 from broker_embedded.server.handling.group_bodies import assignment_body, describe_groups
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
@@ -35,7 +35,7 @@ def _describe(ctx: RequestContext[Needs], group_id: str) -> Body | None:
     }
 
 
-def _member(ctx: RequestContext[Needs], member: ShareMember) -> Body:
+def _member(ctx: RequestContext[Needs], member: ConsumerMember) -> Body:
     subscription = member.subscription
     return {
         "member_id": member.member_id,

@@ -19,17 +19,18 @@ from broker_embedded.coordinator.group.consumer.heartbeat import (
 )
 from broker_embedded.coordinator.group.consumer.member import AssignmentProgress, MemberState, MemberSubscription
 from broker_embedded.coordinator.group.consumer.records import (
-    CurrentAssignment,
-    GroupEpoch,
-    MemberMetadata,
+    RECORDS,
     PartitionMetadata,
     Regex,
     ResolvedRegex,
     SubscribedTopicMetadata,
+)
+from broker_embedded.coordinator.group.member_records import (
+    CurrentAssignment,
+    GroupEpoch,
+    MemberMetadata,
     TargetEpoch,
     TargetMember,
-    decode,
-    encode,
 )
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import CommitOffsets, FetchOffsets, PartitionCommit
@@ -357,9 +358,9 @@ def test_a_deleted_group_leaves_nothing_behind(world):
 
 def test_tombstones_that_compaction_left_make_no_group(world):
     world.log.records = [
-        encode("g", MemberMetadata(member_id="m", subscription=None)),
-        encode("g", CurrentAssignment(member_id="m", progress=None)),
-        encode("g", TargetEpoch(epoch=None)),
+        RECORDS.encode("g", MemberMetadata(member_id="m", subscription=None)),
+        RECORDS.encode("g", CurrentAssignment(member_id="m", progress=None)),
+        RECORDS.encode("g", TargetEpoch(epoch=None)),
     ]
     assert consumer_group(world.restart()) is None
 
@@ -401,7 +402,7 @@ def test_when_the_log_refuses_the_member_is_told_and_the_shard_asks_to_be_replay
     ],
 )
 def test_a_record_is_read_as_written(record):
-    assert decode(encode("g", record)) == ("g", record)
+    assert RECORDS.decode(RECORDS.encode("g", record)) == ("g", record)
 
 
 # -- requests that are wrong whatever the group is

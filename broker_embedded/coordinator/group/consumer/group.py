@@ -1,9 +1,5 @@
 """The state of one KIP-848 group: a function of its records, and the questions one can ask it.
 
-    group epoch         moves when subscriptions, members or topics change
-    assignment epoch    the group epoch for which the target was computed
-    member epoch        how far a member has come towards it
-
 A partition has one owner at most (`is_owned`), from the moment its record says so until its record says otherwise.
 """
 
@@ -14,20 +10,12 @@ from enum import Enum
 
 from ottla_wire.protocol import ErrorCode
 
+from ..member_records import GroupEpoch
+from ..subscription import PROTOCOL_TYPE
+from ..timed_group import TimedGroup
 from .assignment import NOTHING, Assignment, TopicIdPartition
-from .member import AssignmentProgress, ConsumerMember, MemberSubscription
-from .records import (
-    ConsumerRecord,
-    CurrentAssignment,
-    GroupEpoch,
-    MemberMetadata,
-    PartitionMetadata,
-    Regex,
-    ResolvedRegex,
-    SubscribedTopicMetadata,
-    TargetEpoch,
-    TargetMember,
-)
+from .member import AssignmentProgress, ConsumerMember, MemberState, MemberSubscription
+from .records import ConsumerRecord, PartitionMetadata, Regex, ResolvedRegex, SubscribedTopicMetadata
 
 
 class ConsumerGroupState(Enum):
@@ -41,35 +29,23 @@ class ConsumerGroupState(Enum):
     STABLE = "Stable"
 
 
-class ConsumerGroup:
-    """Changed by `replay` alone, except for deadlines and the time of the assignment, which are not kept."""
+class ConsumerGroup(TimedGroup[ConsumerRecord]):
+    """See the module."""
+
+    protocol_type = PROTOCOL_TYPE
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.assignment_epoch = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
         """instance id -> member id."""
-        self.targets: dict[str, Assignment] = {}
         self.topics: dict[str, SubscribedTopicMetadata] = {}
         """The subscribed topics as they were when the group epoch last moved."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self._owners: dict[TopicIdPartition, str] = {}
-
-        self.session_deadlines_ms: dict[str, int] = {}
         self.rebalance_deadlines_ms: dict[str, tuple[int, int]] = {}
         """member id -> (deadline, member epoch): give partitions back by then."""
-        self.assigned_at_ms: int | None = None
-        """When the target was computed, if on this broker."""
-        self.checked_image: object = None
-        """The metadata image that `topics` and `regexes` were last compared with."""
 
     # -- questions
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -93,10 +69,6 @@ class ConsumerGroup:
         instance_id = member.subscription.instance_id
         previous = self.static_members.get(instance_id) if instance_id is not None else None
         return self.targets.get(previous, NOTHING) if previous is not None else NOTHING
-
-    def may_assign(self, now_ms: int, interval_ms: int) -> bool:
-        """Return whether the last target is old enough for the next one."""
-        return self.assigned_at_ms is None or now_ms - self.assigned_at_ms >= interval_ms
 
     def is_owned(self, partition: TopicIdPartition) -> bool:
         return partition in self._owners
@@ -145,86 +117,51 @@ class ConsumerGroup:
     def check_offset_delete(self) -> ErrorCode:
         return ErrorCode.NONE
 
-    def check_delete(self) -> ErrorCode:
-        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
-
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self.topics_of(member.subscription) for member in self.members.values())
 
     # -- changes
 
     def replay(self, record: ConsumerRecord) -> None:
-        """Apply a record. Compaction may have dropped earlier records of the group; defaults replace them."""
         match record:
-            case GroupEpoch(epoch=epoch):
-                self.epoch = epoch or 0
             case PartitionMetadata(topics=topics):
                 self.topics = dict(topics or {})
-            case MemberMetadata(member_id=member_id, subscription=None):
-                self._remove(member_id)
-            case MemberMetadata(member_id=member_id, subscription=subscription):
-                assert subscription is not None
-                self._subscribe(member_id, subscription)
-            case TargetEpoch(epoch=epoch):
-                self.assignment_epoch = -1 if epoch is None else epoch
-            case TargetMember(member_id=member_id, assignment=None):
-                self.targets.pop(member_id, None)
-            case TargetMember(member_id=member_id, assignment=assignment):
-                self.targets[member_id] = assignment or NOTHING
-            case CurrentAssignment(member_id=member_id, progress=None):
-                self._move(member_id, AssignmentProgress())
-            case CurrentAssignment(member_id=member_id, progress=progress):
-                assert progress is not None
-                self._move(member_id, progress)
             case Regex(pattern=pattern, resolved=None):
                 self.regexes.pop(pattern, None)
             case Regex(pattern=pattern, resolved=resolved):
                 assert resolved is not None
                 self.regexes[pattern] = resolved
+            case _:
+                self.replay_member(record)
 
     def tombstones(self) -> Iterator[ConsumerRecord]:
-        """Return tombstones for all records of the group; the group's own record last."""
-        for member_id in self.members:
-            yield CurrentAssignment(member_id=member_id, progress=None)
-        for member_id in self.targets:
-            yield TargetMember(member_id=member_id, assignment=None)
-        yield TargetEpoch(epoch=None)
-        for member_id in self.members:
-            yield MemberMetadata(member_id=member_id, subscription=None)
+        yield from self.member_tombstones()
         for pattern in self.regexes:
             yield Regex(pattern=pattern, resolved=None)
         yield PartitionMetadata(topics=None)
         yield GroupEpoch(epoch=None)
 
-    def _subscribe(self, member_id: str, subscription: MemberSubscription) -> None:
-        known = self.members.get(member_id)
-        progress = AssignmentProgress() if known is None else known.progress
-        self.members[member_id] = ConsumerMember(member_id=member_id, subscription=subscription, progress=progress)
+    def set_subscription(self, member_id: str, subscription: MemberSubscription) -> None:
+        super().set_subscription(member_id, subscription)
         if subscription.instance_id is not None:
             self.static_members[subscription.instance_id] = member_id
 
-    def _move(self, member_id: str, progress: AssignmentProgress) -> None:
-        member = self.members.get(member_id)
-        if member is None:
-            # Only its tombstone can be here without the member, after compaction.
-            return
-        self._release(member)
-        self.members[member_id] = ConsumerMember(
-            member_id=member_id, subscription=member.subscription, progress=progress
-        )
+    def set_progress(self, member_id: str, progress: AssignmentProgress) -> None:
+        if member_id in self.members:
+            self._release(self.members[member_id])
+        super().set_progress(member_id, progress)
         for partition in progress.assigned | progress.pending_revocation:
             self._owners[partition] = member_id
 
-    def _remove(self, member_id: str) -> None:
-        member = self.members.pop(member_id, None)
-        self.session_deadlines_ms.pop(member_id, None)
+    def remove_member(self, member_id: str) -> ConsumerMember | None:
         self.rebalance_deadlines_ms.pop(member_id, None)
-        if member is None:
-            return
-        self._release(member)
-        instance_id = member.subscription.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
+        member = super().remove_member(member_id)
+        if member is not None:
+            self._release(member)
+            instance_id = member.subscription.instance_id
+            if instance_id is not None and self.static_members.get(instance_id) == member_id:
+                del self.static_members[instance_id]
+        return member
 
     def _release(self, member: ConsumerMember) -> None:
         for partition in member.progress.assigned | member.progress.pending_revocation:
@@ -237,3 +174,11 @@ class ConsumerGroup:
         deadlines = list(self.session_deadlines_ms.values())
         deadlines += [deadline_ms for deadline_ms, _ in self.rebalance_deadlines_ms.values()]
         return min(deadlines, default=None)
+
+    def start_deadlines(self, *, now_ms: int, session_timeout_ms: int) -> None:
+        """Give members with revocations a whole rebalance timeout, too."""
+        super().start_deadlines(now_ms=now_ms, session_timeout_ms=session_timeout_ms)
+        for member_id, member in self.members.items():
+            if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
+                deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
+                self.rebalance_deadlines_ms[member_id] = (deadline_ms, member.progress.epoch)

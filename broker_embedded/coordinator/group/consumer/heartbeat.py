@@ -22,6 +22,7 @@ from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from ..heartbeats import HeartbeatResponse, Recorder, require
+from ..member_records import CurrentAssignment, MemberMetadata, TargetMember
 from .assignment import NOTHING, Assignment
 from .assignors import ASSIGNORS
 from .group import ConsumerGroup
@@ -34,7 +35,7 @@ from .member import (
     MemberSubscription,
 )
 from .reconcile import reconcile
-from .records import ConsumerRecord, CurrentAssignment, MemberMetadata, TargetMember
+from .records import ConsumerRecord
 from .target import compute_target, group_changes, regex_changes, unused_regexes
 
 

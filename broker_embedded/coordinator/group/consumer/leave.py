@@ -9,11 +9,12 @@ from broker_embedded.metadata.image import ClusterImage
 from ottla_wire.protocol import ErrorCode
 
 from ..heartbeats import HeartbeatResponse
+from ..member_records import CurrentAssignment, MemberMetadata, TargetMember
 from .assignment import NOTHING
 from .group import ConsumerGroup
 from .heartbeat import ConsumerGroupRecorder, ConsumerHeartbeatRequest, check_static_member
 from .member import LEAVE_STATIC_EPOCH, MemberState
-from .records import ConsumerRecord, CurrentAssignment, MemberMetadata, TargetMember
+from .records import ConsumerRecord
 from .target import group_changes, unused_regexes
 
 

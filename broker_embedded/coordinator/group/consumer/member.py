@@ -1,4 +1,4 @@
-"""One member of a KIP-848 group: its subscription and its progress."""
+"""One member of a KIP-848 group or of a share group: its subscription and its progress."""
 
 from __future__ import annotations
 

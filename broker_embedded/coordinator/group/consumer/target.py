@@ -6,20 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from broker_embedded.metadata.image import ClusterImage
 
+from ..member_records import GroupEpoch, TargetEpoch, TargetMember
 from .assignment import NOTHING, Assignment
 from .assignors import GroupSpec, MemberSpec
 from .group import ConsumerGroup
 from .member import MemberSubscription
-from .records import (
-    ConsumerRecord,
-    GroupEpoch,
-    PartitionMetadata,
-    Regex,
-    ResolvedRegex,
-    SubscribedTopicMetadata,
-    TargetEpoch,
-    TargetMember,
-)
+from .records import ConsumerRecord, PartitionMetadata, Regex, ResolvedRegex, SubscribedTopicMetadata
 from .topic_pattern import SubscriptionPattern
 
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]

@@ -20,20 +20,12 @@ from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from ..consumer.assignment import NOTHING
-from ..consumer.member import JOIN_EPOCH, LEAVE_EPOCH
+from ..consumer.member import JOIN_EPOCH, LEAVE_EPOCH, AssignmentProgress, MemberSubscription
 from ..heartbeats import HeartbeatResponse, Recorder, require
+from ..member_records import CurrentAssignment, GroupEpoch, MemberMetadata, TargetEpoch, TargetMember
 from .assignor import assign_simple
 from .group import ShareGroup
-from .records import (
-    CurrentRecord,
-    GroupRecord,
-    MemberRecord,
-    Progress,
-    ShareRecord,
-    Subscription,
-    TargetEpochRecord,
-    TargetRecord,
-)
+from .records import ShareRecord
 
 
 @fact
@@ -95,8 +87,8 @@ def heartbeat(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"member epoch {request.member_epoch}, the coordinator is at {member.progress.epoch}: join again",
         )
-    before = Subscription() if member is None else member.subscription
-    subscription = Subscription(
+    before = MemberSubscription() if member is None else member.subscription
+    subscription = MemberSubscription(
         topic_names=before.topic_names if request.topic_names is None else request.topic_names,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id,
@@ -104,7 +96,7 @@ def heartbeat(
     )
     recorder = ShareGroupRecorder(group, group.replay)
     if member is None or member.subscription != subscription:
-        recorder.add(MemberRecord(member_id=request.member_id, subscription=subscription))
+        recorder.add(MemberMetadata(member_id=request.member_id, subscription=subscription))
     must_assign = member is None or before.topic_names != subscription.topic_names
     _update_epoch(recorder, image=image, force=must_assign)
     if group.epoch > group.assignment_epoch and group.may_assign(now_ms, config.assignment_interval_ms):
@@ -112,13 +104,13 @@ def heartbeat(
         _assign(recorder, image=image, wall_ms=wall_ms)
     progress = group.members[request.member_id].progress
     target = group.targets.get(request.member_id, NOTHING)
-    moved = Progress(
+    moved = AssignmentProgress(
         epoch=group.assignment_epoch,
         previous_epoch=progress.epoch if progress.epoch != group.assignment_epoch else progress.previous_epoch,
         assigned=target,
     )
     if moved != progress:
-        recorder.add(CurrentRecord(member_id=request.member_id, progress=moved))
+        recorder.add(CurrentAssignment(member_id=request.member_id, progress=moved))
     group.session_deadlines_ms[request.member_id] = now_ms + config.session_timeout_ms
     is_sent = request.member_epoch == JOIN_EPOCH or request.topic_names is not None or target != progress.assigned
     return recorder.records, HeartbeatResponse(
@@ -149,9 +141,9 @@ def remove_members(group: ShareGroup, member_ids: list[str], *, image: ClusterIm
     """Remove members. The next heartbeat of any other computes the new target."""
     recorder = ShareGroupRecorder(group, group.replay)
     for member_id in member_ids:
-        recorder.add(CurrentRecord(member_id=member_id, progress=None))
-        recorder.add(TargetRecord(member_id=member_id, assignment=None))
-        recorder.add(MemberRecord(member_id=member_id, subscription=None))
+        recorder.add(CurrentAssignment(member_id=member_id, progress=None))
+        recorder.add(TargetMember(member_id=member_id, assignment=None))
+        recorder.add(MemberMetadata(member_id=member_id, subscription=None))
     _update_epoch(recorder, image=image, force=True)
     return recorder.records
 
@@ -164,7 +156,7 @@ def _update_epoch(recorder: ShareGroupRecorder, *, image: ClusterImage, force: b
     group.checked_image = image
     metadata_hash = _hash_of(group.subscribed_topics(image))
     if force or metadata_hash != group.metadata_hash:
-        recorder.add(GroupRecord(epoch=group.epoch + 1, metadata_hash=metadata_hash))
+        recorder.add(GroupEpoch(epoch=group.epoch + 1, metadata_hash=metadata_hash))
 
 
 def _hash_of(topics: dict[bytes, int]) -> int:
@@ -181,10 +173,10 @@ def _assign(recorder: ShareGroupRecorder, *, image: ClusterImage, wall_ms: int) 
     new = assign_simple(group.subscriptions(image), group.subscribed_topics(image))
     for member_id, assignment in new.items():
         if group.targets.get(member_id) != assignment:
-            recorder.add(TargetRecord(member_id=member_id, assignment=assignment))
+            recorder.add(TargetMember(member_id=member_id, assignment=assignment))
     for member_id in [each for each in group.targets if each not in new]:
-        recorder.add(TargetRecord(member_id=member_id, assignment=None))
-    recorder.add(TargetEpochRecord(epoch=group.epoch, timestamp_ms=wall_ms))
+        recorder.add(TargetMember(member_id=member_id, assignment=None))
+    recorder.add(TargetEpoch(epoch=group.epoch, timestamp_ms=wall_ms))
 
 
 def _unknown(group: ShareGroup, request: ShareHeartbeat) -> BrokerError:
