@@ -19,7 +19,7 @@ from ottla.admin.declared.found_cluster import FoundCluster, own_value
 from ottla.admin.declared.planning import quota_text, same_value
 from ottla.admin.declared.reading import read_found
 from ottla.admin.errors import PartlyDone
-from ottla.admin.facts.admin_operation import AdminOperation, RetryLater
+from ottla.admin.facts.admin_operation import AdminOperation, until_seen
 from ottla.admin.facts.cluster_facts import TopicInfo
 from ottla.admin.operations.acl_changes import Acl, create_acls, delete_acls
 from ottla.admin.operations.quota_changes import alter_quotas
@@ -28,7 +28,6 @@ from ottla.admin.operations.setting_changes import alter_group_settings, alter_t
 from ottla.admin.operations.topic_changes import add_partitions, create_topics, delete_topics
 from ottla.config import TopicSpec
 from ottla.errors import InputError, OttlaError
-from ottla.wire_client.errors import PartitionUnavailable
 
 Batch: TypeAlias = tuple[PlannedChange, ...]
 
@@ -39,8 +38,6 @@ _OF_TOPICS: Final = (Kind.TOPIC, Kind.PARTITIONS, Kind.REPLICAS, Kind.TOPIC_SETT
 _TOPICS_AT_ONCE: Final = 50
 _ACLS_AT_ONCE: Final = 100
 _MOST_NAMED: Final = 5
-_LOOKS: Final = 20
-"""How often a broker is asked whether it has a change, with the backoff between."""
 
 
 def batches_of(plan: ApplyPlan) -> list[Batch]:
@@ -168,17 +165,13 @@ def _read(changes: Sequence[PlannedChange], at_ms: int) -> AdminOperation[FoundC
 
 
 def _await_seen(plan: ApplyPlan, made: Batch, at_ms: int) -> AdminOperation[None]:
-    """Wait until a broker describes rights, quotas and users as they were changed: it learns of them shortly after the
-    controller. Errors here are ignored, for the change is made."""
-    if made[0].kind not in (Kind.QUOTA, Kind.USER, Kind.ACL):
-        return
-    for _ in range(_LOOKS):
-        try:
-            if not remaining(plan, made, (yield from _read(made, at_ms))):
-                return
-            yield RetryLater(reason=PartitionUnavailable(f"{made[0]}: changed, but not yet visible at a broker"))
-        except OttlaError:
-            return
+    """Wait until a broker describes rights, quotas and users as they were changed."""
+
+    def is_seen() -> AdminOperation[bool]:
+        return not remaining(plan, made, (yield from _read(made, at_ms)))
+
+    if made[0].kind in (Kind.QUOTA, Kind.USER, Kind.ACL):
+        yield from until_seen(is_seen, what=str(made[0]))
 
 
 def _value_now(change: PlannedChange, found: FoundCluster) -> str | None:

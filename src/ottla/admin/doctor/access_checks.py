@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import AppDeclaration, Evidence, Severity
 from ottla.admin.facts.cluster_facts import AclInfo, Part
 
@@ -19,7 +19,7 @@ _ALLOWED_BY: Final = {"read": ("read", "all"), "write": ("write", "all"), "alter
 """Operation → the operations of an ALLOW that permit it."""
 
 
-@check(
+@Check(
     "APP02",
     Severity.ERROR,
     "A service may not do what it declares",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import AppDeclaration, AppTopic, Evidence, QueueDeclaration, Severity
 from ottla.admin.facts.cluster_facts import Part, SettingInfo, whole_number
 
@@ -71,7 +71,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     )
 
 
-@check(
+@Check(
     "MSG03",
     Severity.ERROR,
     "A producer sends more than its topic takes",
@@ -101,7 +101,7 @@ def sends_too_much(seen: Evidence) -> Iterator[CheckResult]:
                 )
 
 
-@check(
+@Check(
     "DLQ03",
     Severity.ERROR,
     "A declared dead letter or retry topic is missing",
@@ -134,7 +134,7 @@ def missing_letters(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "APP01",
     Severity.WARNING,
     "A service and its cluster do not fit",

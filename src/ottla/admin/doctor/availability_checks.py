@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import Evidence, Severity, some
 from ottla.admin.facts.cluster_facts import Part
 
@@ -13,7 +13,7 @@ _FEW = 3
 """Partitions of one cause that are named one by one."""
 
 
-@check(
+@Check(
     "AVL01",
     Severity.ERROR,
     "A partition has no leader",
@@ -39,7 +39,7 @@ def no_leader(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "AVL02",
     Severity.ERROR,
     "Too few replicas are in sync",
@@ -105,7 +105,7 @@ def _was_behind(seen: Evidence, topic: str, partition: int) -> bool:
     return bool(seen.earlier)
 
 
-@check(
+@Check(
     "AVL03",
     Severity.ERROR,
     "A log directory is offline",
@@ -128,7 +128,7 @@ def offline_dirs(seen: Evidence) -> Iterator[CheckResult]:
                 )
 
 
-@check(
+@Check(
     "AVL04",
     Severity.ERROR,
     "The last replica in sync has lost its log",
@@ -157,7 +157,7 @@ def empty_leader(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "AVL05",
     Severity.ERROR,
     "Replicas are on brokers that do not exist",
@@ -181,7 +181,7 @@ def unknown_brokers(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "AVL06",
     Severity.ERROR,
     "Clients are sent to an address that does not work",
@@ -207,7 +207,7 @@ def wrong_address(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "AVL07",
     Severity.WARNING,
     "The metadata quorum is weak",

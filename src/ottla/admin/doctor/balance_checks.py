@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import Evidence, Severity, disks_of, format_bytes, some
 from ottla.admin.facts.cluster_facts import ClusterFacts, Part, whole_number
 from ottla.schedule.headers import TOPIC_PREFIX
@@ -15,7 +15,7 @@ _MOVE = "ottla plan rebalance -o FILE, then ottla plan run FILE"
 _NO_RATE = (1 << 63) - 1
 
 
-@check(
+@Check(
     "BAL01",
     Severity.WARNING,
     "Bytes are spread unevenly over brokers",
@@ -41,7 +41,7 @@ def uneven(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "BAL02",
     Severity.WARNING,
     "A broker is empty",
@@ -63,7 +63,7 @@ def empty_brokers(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "BAL03",
     Severity.WARNING,
     "A log directory is empty",
@@ -87,7 +87,7 @@ def empty_dirs(seen: Evidence) -> Iterator[CheckResult]:
                 )
 
 
-@check(
+@Check(
     "BAL04",
     Severity.WARNING,
     "Leaders are not on their preferred replicas",
@@ -120,7 +120,7 @@ def astray(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "BAL05",
     Severity.WARNING,
     "One broker takes most writes",
@@ -148,7 +148,7 @@ def busy_leader(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "BAL06",
     Severity.NOTE,
     "One partition is larger than a broker's share",
@@ -173,7 +173,7 @@ def giants(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "BAL07",
     Severity.NOTE,
     "A broker has very many partitions",
@@ -192,7 +192,7 @@ def crowded(seen: Evidence) -> Iterator[CheckResult]:
             yield CheckResult(subject=f"broker {broker}", message=f"broker {broker} has {replicas:,} replicas")
 
 
-@check(
+@Check(
     "BAL08",
     Severity.WARNING,
     "Nearly all records are in one partition",
@@ -220,7 +220,7 @@ def one_partition(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "MOV01",
     Severity.WARNING,
     "A move makes no progress",
@@ -249,7 +249,7 @@ def stuck_moves(seen: Evidence) -> Iterator[CheckResult]:
                 )
 
 
-@check(
+@Check(
     "MOV02",
     Severity.WARNING,
     "Throttles are set while nothing moves",

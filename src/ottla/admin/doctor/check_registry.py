@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Set
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Final, TypeAlias
 
 from ottla.admin.doctor.finding import Evidence, Severity
 from ottla.admin.facts.cluster_facts import Part
@@ -23,61 +24,35 @@ class CheckResult:
     cause: str | None = None
 
 
-@fact
+Look: TypeAlias = Callable[[Evidence], Iterator[CheckResult]]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
-    """One check, with its page."""
+    """One check, with its page. It decorates the function that makes it, which registers the check."""
 
     id: str
     severity: Severity
     title: str
-    reads: frozenset[Part]
+    _: KW_ONLY
+    reads: Set[Part]
     why: str
     fix: str
-    look: Callable[[Evidence], Iterator[CheckResult]]
+    look: Look = lambda _: iter(())
     samples: int = 1
     """How many samples of the facts it needs."""
     needs_app: bool = False
     needs_declared: bool = False
     """Whether it compares the cluster with the files of `ottla apply`."""
-    covered_by: tuple[str, ...] = ()
+    covered_by: Collection[str] = ()
     """Checks that find the cause of this check's findings, with its fix. A finding whose cause one of them reports is
     left out."""
 
-
-CHECKS: Final[dict[str, Check]] = {}
-
-
-def check(
-    id: str,
-    severity: Severity,
-    title: str,
-    *,
-    reads: Collection[Part],
-    why: str,
-    fix: str,
-    samples: int = 1,
-    needs_app: bool = False,
-    needs_declared: bool = False,
-    covered_by: Collection[str] = (),
-) -> Callable[[Callable[[Evidence], Iterator[CheckResult]]], Callable[[Evidence], Iterator[CheckResult]]]:
-    """Register a check."""
-
-    def register(look: Callable[[Evidence], Iterator[CheckResult]]) -> Callable[[Evidence], Iterator[CheckResult]]:
-        if id in CHECKS:
-            raise ConfigError(f"check {id} is registered twice")
-        CHECKS[id] = Check(
-            id=id,
-            severity=severity,
-            title=title,
-            reads=frozenset(reads),
-            why=why,
-            fix=fix,
-            look=look,
-            samples=samples,
-            needs_app=needs_app,
-            needs_declared=needs_declared,
-            covered_by=tuple(covered_by),
-        )
+    def __call__(self, look: Look) -> Look:
+        if self.id in CHECKS:
+            raise ConfigError(f"check {self.id} is registered twice")
+        CHECKS[self.id] = replace(self, look=look)
         return look
 
-    return register
+
+CHECKS: Final[dict[str, Check]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import MINUTE_MS, Evidence, Severity, format_duration
 from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, whole_number
 from ottla.admin.facts.facts_reader import DAY_MS, HOUR_MS, expiry_horizon_ms
@@ -17,7 +17,7 @@ _FEW = 3
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
 
 
-@check(
+@Check(
     "GRP01",
     Severity.WARNING,
     "A group falls behind, or makes no progress",
@@ -63,7 +63,7 @@ def _stands_still(group: GroupInfo, earlier: GroupInfo, now: ClusterFacts, then:
             )
 
 
-@check(
+@Check(
     "GRP02",
     Severity.WARNING,
     "Members of a group have nothing to do",
@@ -96,7 +96,7 @@ def _enough_partitions(group: GroupInfo) -> str:
     return f"ottla topics add-partitions {topics.pop()} {len(members)}; or fewer processes"
 
 
-@check(
+@Check(
     "GRP03",
     Severity.WARNING,
     "The offsets of an empty group will expire",
@@ -127,7 +127,7 @@ def offsets_expire(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "GRP04",
     Severity.ERROR,
     "A group loses records that it has not read",
@@ -178,7 +178,7 @@ def _by_partition(topic: str, lost: list[tuple[TopicPartition, int]]) -> Iterato
         yield topic, f"{len(lost)} partitions of {topic}", sum(records for _, records in lost)
 
 
-@check(
+@Check(
     "GRP05",
     Severity.WARNING,
     "A group rebalances repeatedly",
@@ -201,7 +201,7 @@ def restless(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "GRP06",
     Severity.NOTE,
     "Every deploy stops the whole group",
@@ -224,7 +224,7 @@ def eager(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "GRP07",
     Severity.ERROR,
     "A committed offset is beyond the end of the log",

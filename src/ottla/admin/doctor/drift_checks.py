@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import Evidence, Severity
 from ottla.admin.facts.cluster_facts import Part
 
@@ -13,7 +13,7 @@ _MOST: Final = 3
 """Changes of one subject that a message names."""
 
 
-@check(
+@Check(
     "DRF01",
     Severity.WARNING,
     "The cluster is not as declared",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import Evidence, Severity, is_own, some
 from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo, is_true, whole_number
@@ -20,7 +20,7 @@ _INTERNAL = {
 }
 
 
-@check(
+@Check(
     "REP01",
     Severity.ERROR,
     "A topic has one replica",
@@ -46,7 +46,7 @@ def one_replica(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "REP02",
     Severity.ERROR,
     "Topics are created by accident, with one replica",
@@ -72,7 +72,7 @@ def accidental_topics(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "REP03",
     Severity.WARNING,
     "A topic has fewer replicas than the others, and only default settings",
@@ -98,7 +98,7 @@ def odd_factor(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "REP04",
     Severity.ERROR,
     "min.insync.replicas is as large as the replication factor",
@@ -128,7 +128,7 @@ def no_room(seen: Evidence) -> Iterator[CheckResult]:
     yield from merge_inherited(enough, "min.insync.replicas", str(_SAFE - 1))
 
 
-@check(
+@Check(
     "REP05",
     Severity.WARNING,
     "acks=all may store only one copy",
@@ -173,7 +173,7 @@ def _lone(topic: TopicInfo) -> CheckResult:
     )
 
 
-@check(
+@Check(
     "REP06",
     Severity.ERROR,
     "An out-of-sync replica may become leader",
@@ -206,7 +206,7 @@ def unclean(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "REP07",
     Severity.WARNING,
     "Internal topics have fewer replicas than the others",
@@ -242,7 +242,7 @@ def internal_topics(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "REP08",
     Severity.WARNING,
     "Replicas share a rack",

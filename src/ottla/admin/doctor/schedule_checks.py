@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import Evidence, Severity
 from ottla.admin.facts.cluster_facts import Part, TopicInfo
 from ottla.admin.operations.schedule_waits import is_schedule, running_groups, unserved_schedules
@@ -13,7 +13,7 @@ from ottla.schedule.tasks.task_records import tasks_topic
 from ottla.schedule.wheel import WHEEL
 
 
-@check(
+@Check(
     "SCH01",
     Severity.WARNING,
     "Delayed messages wait, and no scheduler runs",
@@ -37,7 +37,7 @@ def no_scheduler(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "SCH02",
     Severity.ERROR,
     "A schedule's topic would lose delayed messages",
@@ -66,7 +66,7 @@ def loses_messages(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "SCH03",
     Severity.WARNING,
     "Recurring tasks are declared, and no scheduler runs",

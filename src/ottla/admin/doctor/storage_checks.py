@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, Evidence, Severity, disks_of, format_bytes, format_duration
 from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
@@ -15,7 +15,7 @@ _WEEK_MS = 7 * DAY_MS
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
-@check(
+@Check(
     "STO01",
     Severity.WARNING,
     "A topic may outgrow the disks",
@@ -72,7 +72,7 @@ def _bytes_by_time(seen: Evidence, topic: TopicInfo) -> float | None:
     return rate * (100 * _YEAR_MS if retention_ms < 0 else retention_ms) / 1000
 
 
-@check(
+@Check(
     "STO02",
     Severity.WARNING,
     "A disk is full, or soon will be",
@@ -108,7 +108,7 @@ def _time_left_ms(seen: Evidence, broker: int, path: str, usable: int) -> float 
     return usable / ((then - usable) / elapsed_ms)
 
 
-@check(
+@Check(
     "STO03",
     Severity.WARNING,
     "A record is dated in the future",
@@ -130,7 +130,7 @@ def future_records(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "STO04",
     Severity.NOTE,
     "Any timestamp is accepted",
@@ -162,7 +162,7 @@ def any_timestamp(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "STO05",
     Severity.WARNING,
     "Segments are larger than retention",
@@ -199,7 +199,7 @@ def large_segments(seen: Evidence) -> Iterator[CheckResult]:
     yield from merge_inherited(by_size, "segment.bytes", "BYTES", "retention.bytes")
 
 
-@check(
+@Check(
     "STO06",
     Severity.WARNING,
     "Logs are in a temporary directory",

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import Evidence, Severity, format_duration
 from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
@@ -29,7 +29,7 @@ _FETCH_MORE = "replica.fetch.max.bytes in server.properties of every broker, at 
 _ENDINGS = ("dead-letters", "dead-letter", "dead_letters", "dead_letter", "deadletters", "dlq", "dlt")
 
 
-@check(
+@Check(
     "MSG01",
     Severity.ERROR,
     "Size limits of records differ",
@@ -70,7 +70,7 @@ def sizes(seen: Evidence) -> Iterator[CheckResult]:
         yield replace(each, fix=_FETCH_MORE)
 
 
-@check(
+@Check(
     "MSG02",
     Severity.WARNING,
     "Dead letters are larger than their topic allows",
@@ -91,7 +91,7 @@ def letters_fit(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "TXN01",
     Severity.WARNING,
     "A transaction is open for too long",
@@ -121,7 +121,7 @@ def open_transactions(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "DLQ01",
     Severity.WARNING,
     "Dead letters arrived in the last hour",
@@ -145,7 +145,7 @@ def fresh_letters(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "DLQ02",
     Severity.WARNING,
     "Dead letters are kept no longer than records",
@@ -167,7 +167,7 @@ def letters_kept(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "QUO01",
     Severity.WARNING,
     "A quota is close to nothing",
@@ -193,7 +193,7 @@ def tiny_quotas(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "SEC01",
     Severity.NOTE,
     "Every client may do everything",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.admin.doctor.check_registry import CheckResult, check
+from ottla.admin.doctor.check_registry import Check, CheckResult
 from ottla.admin.doctor.finding import (
     DAY_MS,
     HOUR_MS,
@@ -30,7 +30,7 @@ _FLUSH_MESSAGES = 1_000
 _FLUSH_MS = 1_000
 
 
-@check(
+@Check(
     "STO07",
     Severity.WARNING,
     "A topic keeps everything for ever",
@@ -62,7 +62,7 @@ def unlimited(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-@check(
+@Check(
     "STO08",
     Severity.WARNING,
     "A topic is compacted in name only",
@@ -129,7 +129,7 @@ def _ratio(topic: TopicInfo) -> float | None:
         return None
 
 
-@check(
+@Check(
     "STO09",
     Severity.WARNING,
     "Tombstones of a compacted topic vanish at once",
@@ -153,7 +153,7 @@ def hasty_tombstones(seen: Evidence) -> Iterator[CheckResult]:
     yield from merge_inherited(found, "delete.retention.ms", str(DAY_MS))
 
 
-@check(
+@Check(
     "STO10",
     Severity.WARNING,
     "Segments are very small",
@@ -186,7 +186,7 @@ def tiny_segments(seen: Evidence) -> Iterator[CheckResult]:
     yield from merge_inherited(by_size, "segment.bytes", "BYTES")
 
 
-@check(
+@Check(
     "STO11",
     Severity.WARNING,
     "Every write waits for the disk",
@@ -222,7 +222,7 @@ def flushed(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-@check(
+@Check(
     "STO12",
     Severity.NOTE,
     "Brokers compress what producers sent",

@@ -67,6 +67,10 @@ TRANSIENT: Final = frozenset(
 """Errors that a later try may not meet."""
 
 
+_LOOKS: Final = 20
+"""How often a broker is asked whether it has a change, with the backoff between."""
+
+
 def reading(ask: AdminRequest) -> AdminOperation[Any]:
     """Ask for something that changes nothing, until a broker answers."""
     while True:
@@ -98,6 +102,18 @@ def until(attempt: Callable[[], AdminOperation[T | RetriableError]]) -> AdminOpe
         yield RetryLater(reason=found)
 
 
+def until_seen(is_seen: Callable[[], AdminOperation[bool]], *, what: str) -> AdminOperation[None]:
+    """Wait until a broker describes a change, which reaches it shortly after the controller's response. The change is
+    made already, so errors are ignored; a broker may print a value differently, so attempts are bounded."""
+    for _ in range(_LOOKS):
+        try:
+            if (yield from is_seen()):
+                return
+            yield RetryLater(reason=PartitionUnavailable(f"{what}: changed, but not yet visible at a broker"))
+        except OttlaError:
+            return
+
+
 def problem_of(what: str, code: int, message: str | None = None) -> OttlaError | None:
     """Return the error that an answer's code means, None for no error: retriable where a later try may not meet it."""
     found = ErrorCode.of(code)
@@ -107,3 +123,10 @@ def problem_of(what: str, code: int, message: str | None = None) -> OttlaError |
     if found in TRANSIENT:
         return PartitionUnavailable(f"{what}: {found.name}{said}")
     return BrokerRefused(f"{what}: {found.name}{said}")
+
+
+def raise_problem(what: str, code: int, message: str | None = None) -> None:
+    """Raise the error that an answer's code means, if it means one."""
+    problem = problem_of(what, code, message)
+    if problem is not None:
+        raise problem

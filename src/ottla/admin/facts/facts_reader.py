@@ -39,6 +39,7 @@ from ottla.admin.facts.protocol_names import (
     TOPIC,
     TOPIC_SETTINGS,
 )
+from ottla.admin.facts.setting_requests import describe_settings
 from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
 from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.errors import ApiNotServed
@@ -206,7 +207,7 @@ class _FactsReading:
                 yield _FactsRequest(
                     Part.TOPIC_SETTINGS,
                     "topics",
-                    _describe_configs(TOPIC, names, self.wanted.topic_settings),
+                    describe_settings(TOPIC, names, self.wanted.topic_settings),
                     self._take_topic_settings,
                 )
         if Part.MOVES in self.parts:
@@ -262,7 +263,7 @@ class _FactsReading:
             ask = AdminRequest(api=ApiKey.DESCRIBE_LOG_DIRS, body={"topics": self._all_partitions()}, broker=broker)
             yield _FactsRequest(Part.LOG_DIRS, subject, ask, lambda answer: self._take_log_dirs(broker, answer))
         if Part.BROKER_SETTINGS in self.parts:
-            ask = replace(_describe_configs(BROKER, [str(broker)], self.wanted.broker_settings), broker=broker)
+            ask = describe_settings(BROKER, [str(broker)], self.wanted.broker_settings)
             yield _FactsRequest(
                 Part.BROKER_SETTINGS, subject, ask, lambda answer: self._take_broker_settings(broker, answer)
             )
@@ -329,7 +330,7 @@ class _FactsReading:
         if Part.GROUP_SETTINGS in self.parts:
             shares = [name for name, entry in self.groups.items() if entry.listed.type == "Share"]
             for chunk in _chunks(shares, _GROUPS_AT_ONCE):
-                ask = _describe_configs(GROUP, chunk, None)
+                ask = describe_settings(GROUP, chunk, None)
                 yield _FactsRequest(Part.GROUP_SETTINGS, "share groups", ask, self._take_group_settings)
         by_coordinator: dict[int, list[GroupInfo]] = {}
         for entry in self.groups.values():
@@ -689,12 +690,6 @@ def offsets_ask(broker: int, wanted: Mapping[TopicPartition, int], *, stable: bo
         },
         broker=broker,
     )
-
-
-def _describe_configs(kind: int, names: Sequence[str], settings: Sequence[str] | None) -> AdminRequest:
-    keys = None if settings is None else list(settings)
-    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": keys} for name in names]
-    return AdminRequest(api=ApiKey.DESCRIBE_CONFIGS, body={"resources": resources, "include_synonyms": False})
 
 
 def _listed(group: str, kind: str, state: str, coordinator: int, protocol_type: str = "consumer") -> GroupInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, changing, problem_of, reading
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, changing, raise_problem, reading
 from ottla.admin.facts.cluster_facts import QuotaInfo
 from ottla.admin.facts.response_facts import quotas_of
 from ottla_wire.protocol import ApiKey
@@ -24,9 +24,7 @@ def find_quotas(wanted: Entity) -> AdminOperation[tuple[QuotaInfo, ...]]:
     ]
     ask = AdminRequest(api=ApiKey.DESCRIBE_CLIENT_QUOTAS, body={"components": components, "strict": False})
     answer = yield from reading(ask)
-    problem = problem_of("quotas", answer.error_code, answer.error_message)
-    if problem is not None:
-        raise problem
+    raise_problem("quotas", answer.error_code, answer.error_message)
     return tuple(sorted(quotas_of(answer), key=lambda quota: (_order(quota.entity), quota.name)))
 
 
@@ -40,9 +38,7 @@ def alter_quotas(entity: Entity, values: Mapping[str, float | None], *, dry_run:
     body = {"entries": [entry], "validate_only": dry_run}
     answer = yield from changing(AdminRequest(api=ApiKey.ALTER_CLIENT_QUOTAS, body=body))
     for result in answer.entries:
-        problem = problem_of("quotas", result.error_code, result.error_message)
-        if problem is not None:
-            raise problem
+        raise_problem("quotas", result.error_code, result.error_message)
 
 
 def _order(entity: Entity) -> list[tuple[str, str]]:

@@ -7,7 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from ottla.admin.errors import raise_failed
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of, reading
+from ottla.admin.facts.admin_operation import (
+    AdminOperation,
+    AdminRequest,
+    RetryLater,
+    changing,
+    problem_of,
+    raise_problem,
+    reading,
+)
 from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, Part, PartitionInfo
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.operations.partition_offsets import partitions_of
@@ -88,9 +96,7 @@ def reassign(
         "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
     }
     answer = yield from changing(AdminRequest(api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, body=body))
-    problem = problem_of("replicas", answer.error_code, answer.error_message)
-    if problem is not None:
-        raise problem
+    raise_problem("replicas", answer.error_code, answer.error_message)
     refused: dict[TopicPartition, OttlaError] = {}
     for topic in answer.responses:
         for each in topic.partitions:
@@ -108,9 +114,7 @@ def elect_leaders(places: Collection[TopicPartition] | None) -> AdminOperation[t
     wanted = None if places is None else [{"topic": name, "partitions": each} for name, each in topics.items()]
     body = {"election_type": _PREFERRED, "topic_partitions": wanted, "timeout_ms": _TIMEOUT_MS}
     answer = yield from changing(AdminRequest(api=ApiKey.ELECT_LEADERS, body=body))
-    problem = problem_of("elections", answer.error_code)
-    if problem is not None:
-        raise problem
+    raise_problem("elections", answer.error_code)
     elected: list[TopicPartition] = []
     failed: dict[str, OttlaError] = {}
     for topic in answer.replica_election_results:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, changing, problem_of, reading
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, changing, raise_problem, reading
 from ottla.admin.facts.cluster_facts import Int64
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey
@@ -28,10 +28,10 @@ class ScramUser:
 def find_scram_users() -> AdminOperation[tuple[ScramUser, ...]]:
     """Return all credentials, by user and mechanism. Raises `BrokerRefused`."""
     answer = yield from reading(AdminRequest(api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, body={"users": None}))
-    _refuse(answer)
+    raise_problem("users", answer.error_code, answer.error_message)
     found = []
     for result in answer.results:
-        _refuse(result)
+        raise_problem("users", result.error_code, result.error_message)
         for each in result.credential_infos:
             name = _NAMES.get(each.mechanism, f"mechanism {each.mechanism}")
             found.append(ScramUser(user=result.user, mechanism=name, iterations=each.iterations))
@@ -61,10 +61,4 @@ def delete_scram_user(user: str, mechanism: str) -> AdminOperation[None]:
 def _alter(body: dict[str, Any]) -> AdminOperation[None]:
     answer = yield from changing(AdminRequest(api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, body=body))
     for result in answer.results:
-        _refuse(result)
-
-
-def _refuse(result: Any) -> None:
-    problem = problem_of("users", result.error_code, result.error_message)
-    if problem is not None:
-        raise problem
+        raise_problem("users", result.error_code, result.error_message)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of, reading
+from ottla.admin.facts.admin_operation import AdminOperation, changing, problem_of, raise_problem, reading, until_seen
 from ottla.admin.facts.cluster_facts import SettingInfo, whole_number
 from ottla.admin.facts.protocol_names import BROKER, GROUP, SOURCES, TOPIC
 from ottla.admin.facts.response_facts import settings_of
-from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.wire_client.errors import PartitionUnavailable
+from ottla.admin.facts.setting_requests import change_settings, describe_settings
+from ottla.errors import InputError, UnknownTopic
 from ottla_wire.facts import fact
-from ottla_wire.protocol import ApiKey, ErrorCode
-
-_SET, _DELETE = 0, 1
-
-_LOOKS: Final = 20
-"""How often a broker is asked whether it has a change, with the backoff between."""
+from ottla_wire.protocol import ErrorCode
 
 _GROUPS_AT_ONCE: Final = 100
 
@@ -62,11 +56,7 @@ def group_settings(groups: Collection[str]) -> AdminOperation[dict[str, dict[str
     found: dict[str, dict[str, SettingInfo]] = {}
     names = list(dict.fromkeys(groups))
     for start in range(0, len(names), _GROUPS_AT_ONCE):
-        resources = [
-            {"resource_type": GROUP, "resource_name": name, "configuration_keys": None}
-            for name in names[start : start + _GROUPS_AT_ONCE]
-        ]
-        ask = AdminRequest(api=ApiKey.DESCRIBE_CONFIGS, body={"resources": resources, "include_synonyms": False})
+        ask = describe_settings(GROUP, names[start : start + _GROUPS_AT_ONCE], None)
         for result in (yield from reading(ask)).results:
             _check(GROUP, result.resource_name, result)
             found[result.resource_name] = settings_of(result)
@@ -101,42 +91,18 @@ def _alter(
     if not values:
         raise InputError("found no setting to change, wanted NAME=VALUE")
     before = {entry.name: entry for entry in (yield from _describe(kind, name, list(values))).configs}
-    configs = [
-        {"name": setting, "config_operation": _DELETE, "value": None}
-        if value is None
-        else {"name": setting, "config_operation": _SET, "value": setting_text(value)}
-        for setting, value in values.items()
-    ]
-    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
-    ask = AdminRequest(
-        api=ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        body={"resources": [resource], "validate_only": dry_run},
-        broker=_whom(kind, name),
-    )
-    for result in (yield from changing(ask)).responses:
+    texts = {setting: None if value is None else setting_text(value) for setting, value in values.items()}
+    for result in (yield from changing(change_settings(kind, name, texts, dry_run=dry_run))).responses:
         _check(kind, name, result)
     own = _own_source(kind, name)
     if not dry_run:
-        yield from _await_seen(kind, name, values, before, own)
-    return tuple(_change(setting, before.get(setting), value, own) for setting, value in values.items())
 
-
-def _await_seen(
-    kind: int, name: str, values: Mapping[str, object | None], before: Mapping[str, Any], own: str
-) -> AdminOperation[None]:
-    """Wait until brokers describe the change, which reaches them shortly after the controller's response. The change is
-    already made, so errors here are ignored. The number of attempts is bounded, since a broker may print a value
-    differently from how it was set."""
-    for _ in range(_LOOKS):
-        try:
+        def is_seen() -> AdminOperation[bool]:
             shown = {entry.name: entry for entry in (yield from _describe(kind, name, list(values))).configs}
-            if all(_is_seen(shown.get(each), value, before.get(each), own) for each, value in values.items()):
-                return
-            yield RetryLater(
-                reason=PartitionUnavailable(f"{_subject(kind, name)}: changed, but not yet visible at a broker")
-            )
-        except OttlaError:
-            return
+            return all(_is_seen(shown.get(each), value, before.get(each), own) for each, value in values.items())
+
+        yield from until_seen(is_seen, what=_subject(kind, name))
+    return tuple(_change(setting, before.get(setting), value, own) for setting, value in values.items())
 
 
 def _is_seen(shown: Any, value: object | None, before: Any, own: str) -> bool:
@@ -173,9 +139,7 @@ _LARGER_UNITS: Final = {".minutes": 60_000, ".hours": 3_600_000}
 
 
 def _describe(kind: int, name: str, settings: list[str] | None) -> AdminOperation[Any]:
-    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": settings}
-    ask = AdminRequest(api=ApiKey.DESCRIBE_CONFIGS, body={"resources": [resource], "include_synonyms": True})
-    answer = yield from reading(replace(ask, broker=_whom(kind, name)))
+    answer = yield from reading(describe_settings(kind, [name], settings, synonyms=True))
     for result in answer.results:
         _check(kind, name, result)
         return result
@@ -193,20 +157,13 @@ def setting_text(value: object) -> str:
 def _check(kind: int, name: str, result: Any) -> None:
     if kind == TOPIC and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise UnknownTopic(f"{name}: the cluster has no such topic")
-    problem = problem_of(_subject(kind, name), result.error_code, result.error_message)
-    if problem is not None:
-        raise problem
+    raise_problem(_subject(kind, name), result.error_code, result.error_message)
 
 
 def _subject(kind: int, name: str) -> str:
     if kind == BROKER:
         return f"settings of {f'broker {name}' if name else 'all brokers'}"
     return f"settings of {'group ' if kind == GROUP else ''}{name}"
-
-
-def _whom(kind: int, name: str) -> int | None:
-    """Return the broker to ask: a broker's settings are served by that broker alone."""
-    return int(name) if kind == BROKER and name else None
 
 
 def _broker_name(broker: int | None) -> str:

@@ -158,7 +158,7 @@ class _Looking:
             return Status(move=move, state=MoveState.GONE)
         copied_to = {broker: min(move.bytes, self._size(move, broker)) for broker in move.adding}
         seen = Status(move=move, state=MoveState.WAITING, copied=sum(copied_to.values()), copied_to=copied_to)
-        key = (move.topic, move.partition)
+        key = move.place
         under_way = self.moving.get(move.place)
         if under_way is not None:
             target = set(under_way.replicas) - set(under_way.removing)
@@ -189,7 +189,7 @@ class _Looking:
         done = Status(move=move, state=MoveState.DONE, copied=move.copied, copied_to=whole)
         if any(self._goes_between(move, each) for each in self.wanted_dirs(move)):
             return replace(done, state=MoveState.BETWEEN_DISKS)
-        is_given_up = (move.topic, move.partition) in self.run.given_up
+        is_given_up = move.place in self.run.given_up
         for each in self.wanted_dirs(move):
             if self._path(move, each.broker) != each.target and each.broker in self.live:
                 why = self._failed_dir(each)
@@ -224,8 +224,7 @@ class _Looking:
         return tuple(status.move.place for status in statuses if status.state is MoveState.ELECTING)
 
     def has_to_end(self, status: Status) -> bool:
-        key = (status.move.topic, status.move.partition)
-        return status.state is MoveState.MOVING and key in self.run.stalled
+        return status.state is MoveState.MOVING and status.move.place in self.run.stalled
 
     def back_in_order(self, status: Status) -> Move | None:
         """Put the replicas back in their order: a cancel leaves them in the order of the target, so that another one

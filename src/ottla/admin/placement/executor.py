@@ -136,7 +136,7 @@ class Executor:
             self._act(decision)
         except RetriableError as error:
             problem = str(error)  # a broker or the controller is away: look again
-        self._report_progress(decision, problem)
+        self._report(self._meter.progress(decision.statuses, now=self._now(), problem=problem))
         return decision
 
     def _decision(self, *, begins_nothing: bool) -> Decision:
@@ -160,7 +160,7 @@ class Executor:
 
     def _with_reason(self, status: Status) -> Status:
         """Log that a move has copied nothing for long; it is not given up for that."""
-        key, now = self._key(status), self._now()
+        key, now = status.move.place, self._now()
         copied, since = self._gained.get(key, (-1, now))
         if status.state is not MoveState.MOVING or copied != status.copied:
             self._gained[key] = status.copied, now
@@ -207,12 +207,8 @@ class Executor:
 
     def _is_unsettled(self, decision: Decision) -> bool:
         return any(
-            status.state is MoveState.WAITING and self._key(status) in self._unexplained for status in decision.statuses
+            status.state is MoveState.WAITING and status.move.place in self._unexplained for status in decision.statuses
         )
-
-    @staticmethod
-    def _key(status: Status) -> tuple[str, int]:
-        return status.move.topic, status.move.partition
 
     def _note(self, refused: asks.Refused) -> None:
         for place, error in refused.items():
@@ -222,14 +218,14 @@ class Executor:
     def _hopeless(self) -> frozenset[tuple[str, int]]:
         """Return what a broker refused for good, and elections that were held and held again."""
         tried = {place for place, count in self._elected.items() if count > 20}
-        return frozenset((place.topic, place.partition) for place in {*self._refused, *tried})
+        return frozenset({*self._refused, *tried})
 
     def _watch(self, statuses: Iterable[Status]) -> None:
         """Record since when each move stands still for a reason that may never end."""
         now = self._now()
         is_waiting = not any(status.state in (MoveState.MOVING, MoveState.BETWEEN_DISKS) for status in statuses)
         for status in statuses:
-            key = self._key(status)
+            key = status.move.place
             if status.state is MoveState.MOVING:
                 self._begun.add(key)
             if status.why.startswith("its replicas are"):
@@ -249,9 +245,6 @@ class Executor:
     def _stalled(self) -> frozenset[tuple[str, int]]:
         now = self._now()
         return frozenset(key for key, since in self._still.items() if now - since > self._options.patience_s)
-
-    def _report_progress(self, decision: Decision, problem: str) -> None:
-        self._report(self._meter.progress(decision.statuses, now=self._now(), problem=problem))
 
     # Throttles
 

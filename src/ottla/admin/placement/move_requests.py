@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, raise_problem
 from ottla.admin.facts.protocol_names import BROKER, TOPIC
 from ottla.admin.facts.response_facts import settings_of
+from ottla.admin.facts.setting_requests import change_settings, describe_settings
 from ottla.admin.operations.replica_changes import reassign
 from ottla.admin.placement.move_plan import DiskMove, Move
 from ottla.admin.placement.run_throttles import ThrottleSetting, merged
@@ -15,10 +16,8 @@ from ottla.errors import OttlaError
 from ottla.topics import TopicPartition, by_topic
 from ottla_wire.protocol import ApiKey, ErrorCode
 
-_TIMEOUT_MS: Final = 30_000
 _KINDS: Final = {"topic": TOPIC, "broker": BROKER}
 _OWN: Final = {"topic": "DYNAMIC_TOPIC_CONFIG", "broker": "DYNAMIC_BROKER_CONFIG"}
-_SET, _DELETE = 0, 1
 _NOT_YET: Final = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Refused = dict[TopicPartition, OttlaError]
@@ -92,26 +91,13 @@ def read_settings(wanted: Mapping[tuple[str, str, str], str]) -> AdminOperation[
     names: dict[tuple[str, str], list[str]] = {}
     for kind, resource, name in wanted:
         names.setdefault((kind, resource), []).append(name)
-    answers = yield [
-        AdminRequest(
-            api=ApiKey.DESCRIBE_CONFIGS,
-            broker=int(resource) if kind == "broker" else None,
-            body={
-                "resources": [
-                    {"resource_type": _KINDS[kind], "resource_name": resource, "configuration_keys": list(each)}
-                ]
-            },
-        )
-        for (kind, resource), each in names.items()
-    ]
+    answers = yield [describe_settings(_KINDS[kind], [resource], each) for (kind, resource), each in names.items()]
     found = []
     for (kind, resource), answer in zip(names, answers, strict=True):
         if isinstance(answer, OttlaError):
             raise answer
         for result in answer.results:
-            problem = problem_of(f"settings of {kind} {resource}", result.error_code, result.error_message)
-            if problem is not None:
-                raise problem
+            raise_problem(f"settings of {kind} {resource}", result.error_code, result.error_message)
             now = settings_of(result)
             for name in names[kind, resource]:
                 fact = now.get(name)
@@ -129,20 +115,7 @@ def set_all(settings: Iterable[ThrottleSetting], *, back: bool) -> AdminOperatio
     if not by_resource:
         return {}
     answers = yield [
-        AdminRequest(
-            api=ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            broker=int(resource) if kind == "broker" else None,
-            body={
-                "resources": [
-                    {
-                        "resource_type": _KINDS[kind],
-                        "resource_name": resource,
-                        "configs": [_config(each, back) for each in chosen],
-                    }
-                ],
-                "validate_only": False,
-            },
-        )
+        change_settings(_KINDS[kind], resource, {each.name: each.old if back else each.new for each in chosen})
         for (kind, resource), chosen in by_resource.items()
     ]
     failed: dict[str, OttlaError] = {}
@@ -156,12 +129,3 @@ def set_all(settings: Iterable[ThrottleSetting], *, back: bool) -> AdminOperatio
         if problem is not None and not is_gone:
             failed[f"{kind} {resource}"] = problem
     return failed
-
-
-def _config(each: ThrottleSetting, back: bool) -> dict[str, Any]:
-    value = each.old if back else each.new
-    return {
-        "name": each.name,
-        "config_operation": _DELETE if value is None else _SET,
-        "value": value,
-    }

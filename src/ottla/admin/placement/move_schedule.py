@@ -130,12 +130,6 @@ class Rooms:
         for disk in self.sources(move):
             self.held[disk] -= move.bytes
 
-    def give_up(self, move: Move) -> None:
-        """Record that the move was cancelled: its copies are gone."""
-        self._count(move, -1)
-        for disk in self.targets(move):
-            self.held[disk] -= move.bytes
-
     def _count(self, move: Move, by: int) -> None:
         parts = by * self._pace.parts(move)
         for broker in _touched(move):

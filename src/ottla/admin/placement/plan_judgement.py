@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.admin.placement.cluster_model import Model, ModelBroker
 from ottla.admin.placement.disk_choice import DiskPlan
@@ -34,13 +34,7 @@ def plan_of(moves: tuple[Move, ...], model: Model, *, goals: Goals) -> MovePlan:
     unknown = {broker for move in moves for broker in move.new} - set(model.by_id)
     if unknown:
         more = (ModelBroker(id=broker, weight=0.0, is_registered=False) for broker in sorted(unknown))
-        model = Model(
-            cluster_id=model.cluster_id,
-            brokers=(*model.brokers, *more),
-            partitions=model.partitions,
-            has_rates=model.has_rates,
-            at_ms=model.at_ms,
-        )
+        model = replace(model, brokers=(*model.brokers, *more))
     state = Placement(model, goals)
     index = {broker: at for at, broker in enumerate(state.ids)}
     at = {each.place: p for p, each in enumerate(model.partitions)}

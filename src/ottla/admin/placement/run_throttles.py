@@ -7,7 +7,7 @@ concerned (KIP-73). Only what was set by this run is taken away, and what was th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ottla.admin.placement.move_plan import Move
@@ -81,10 +81,7 @@ def suggested_rate(moves: Iterable[Move]) -> int:
 
 def to_journal(settings: Iterable[ThrottleSetting]) -> list[dict[str, Any]]:
     """Return settings as a line of the journal has them."""
-    return [
-        {"kind": each.kind, "resource": each.resource, "name": each.name, "old": each.old, "new": each.new}
-        for each in settings
-    ]
+    return [asdict(each) for each in settings]
 
 
 def from_journal(line: Mapping[str, Any]) -> list[ThrottleSetting]:
