@@ -21,28 +21,6 @@ from typing import Any
 
 from ottla_wire.facts import fact
 
-__all__ = [
-    "AuthenticationError",
-    "BrokerTooOld",
-    "BrokerUnavailable",
-    "BufferFull",
-    "ConfigError",
-    "DeliveryError",
-    "DeliveryPending",
-    "FencedError",
-    "InputError",
-    "LifecycleError",
-    "NoCommittedOffset",
-    "OttlaError",
-    "RecordTooLarge",
-    "RegistryUnavailable",
-    "RetriableError",
-    "SerializationError",
-    "StoreUnavailable",
-    "UndeliveredRecord",
-    "UnknownTopic",
-]
-
 
 class OttlaError(Exception):
     """The base of every error Ottla raises on purpose.

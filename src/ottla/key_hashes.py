@@ -6,8 +6,6 @@ import struct
 import zlib
 from typing import Final
 
-__all__ = ["crc32", "fnv1a", "murmur2", "positive_murmur2"]
-
 _MASK: Final = 0xFFFFFFFF
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995

@@ -20,8 +20,6 @@ from collections.abc import Awaitable, Callable, Generator
 from operator import call
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Procedure", "Steps", "drive", "drive_async", "run", "run_async"]
-
 Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import typing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-__all__ = ["Builtin", "BytesLike", "K_contra", "OtherBuiltin", "T_any", "V_co", "V_contra"]
-
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Bytes that are sent without a serde."""
 

@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEFAULT_PORT", "Address", "BadAddress", "parse_addresses"]
-
 DEFAULT_PORT: Final = 9092
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _FORM: Final = "host:port[,host:port...]"

@@ -17,8 +17,6 @@ from ottla.config.catalog import Role, known_names
 from ottla.errors import ConfigError
 from ottla.showing import shown
 
-__all__ = ["OTHER_METHODS", "ArgumentError", "MissingMethod", "explained", "missing_attribute", "names_arguments"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type[Any])
 

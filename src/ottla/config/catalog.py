@@ -13,20 +13,6 @@ from enum import Enum
 
 from ottla.tokens.names import OAUTH_NAMES
 
-__all__ = [
-    "ALIASES",
-    "ASYNCIO_ONLY",
-    "HIDDEN_NAMES",
-    "SECRET_NAMES",
-    "SPECS",
-    "THREADS_ONLY",
-    "Asyncio",
-    "Kind",
-    "Role",
-    "Spec",
-    "known_names",
-]
-
 
 class Role(Enum):
     """Which client a setting belongs to."""

@@ -11,14 +11,6 @@ from ottla.config.settings import Settings
 from ottla.errors import ConfigError
 from ottla.tokens.names import TOKEN_NAME, is_left_to_librdkafka
 
-__all__ = [
-    "check_admin",
-    "check_batch_size_against_limit",
-    "check_consumer",
-    "check_producer",
-    "check_servers",
-]
-
 _PER_BATCH_OVERHEAD = 61  # bytes of a v2 record batch's header
 
 

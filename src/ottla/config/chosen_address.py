@@ -17,8 +17,6 @@ from ottla.config.settings import SERVERS_VARIABLE, Settings
 from ottla.errors import ConfigError
 from ottla.showing import shown, shown_text
 
-__all__ = ["given_on_command_line", "say_which_address", "say_which_of"]
-
 _NAME: Final = "bootstrap.servers"
 _ALIAS: Final = "OTTLA_CLIENT_BOOTSTRAP_SERVERS"
 _MOST_SAID: Final = 1_000

@@ -22,16 +22,6 @@ from ottla.errors import ConfigError
 from ottla.showing import shown
 from ottla.tokens.names import is_oauth_name
 
-__all__ = [
-    "admin_settings",
-    "consumer_settings",
-    "dead_letter_arguments",
-    "for_admin",
-    "producer_settings",
-    "security_of",
-    "settings_beside",
-]
-
 BootstrapServers = str | Sequence[str] | None
 
 

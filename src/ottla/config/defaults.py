@@ -11,17 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = [
-    "COMMON_DEFAULTS",
-    "CONSUMER_DEFAULTS",
-    "NEXT_GENERATION_GROUP_DEFAULTS",
-    "PRIORITY_DEFAULTS",
-    "PRODUCER_DEFAULTS",
-    "TRANSACTION_DEFAULTS",
-    "Default",
-    "by_name",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Default:

@@ -11,8 +11,6 @@ from typing import Any
 from ottla.config.defaults import Default
 from ottla.config.settings import Settings
 
-__all__ = ["fit_consumer", "fit_producer"]
-
 _TRANSACTION_MS = 60_000
 """The clients' own default of transaction.timeout.ms."""
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from ottla.errors import ConfigError
 
-__all__ = ["from_jaas", "handlers_taken", "is_token_module", "to_jaas"]
-
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _PREFIX: Final = "sasl.oauthbearer."

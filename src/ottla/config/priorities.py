@@ -15,8 +15,6 @@ from typing import Any, Final
 from ottla.errors import ConfigError, InputError
 from ottla.topics import topic_problem
 
-__all__ = ["Priorities", "topics_of", "with_priority"]
-
 _PLAIN: Final = "normal"
 _SECOND_EVERY: Final = 4
 _EACH_LOWER: Final = 5

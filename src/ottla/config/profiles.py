@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from ottla.config.defaults import Default, by_name
 
-__all__ = ["HIGH_THROUGHPUT", "LOW_LATENCY", "PROFILES"]
-
 LOW_LATENCY = by_name(
     Default("linger.ms", 0, "a record leaves at once; records that arrive while one is on its way still share a batch"),
     Default("batch.size", 65_536, "small batches: a record never waits behind many others"),

@@ -11,8 +11,6 @@ from ottla.config.settings import Settings, is_for_threads_only
 from ottla.errors import ConfigError
 from ottla.tokens.names import is_oauth_name
 
-__all__ = ["to_aiokafka"]
-
 
 def to_aiokafka(settings: Settings) -> dict[str, Any]:
     """Return aiokafka's keyword arguments, without those that Ottla's shell enforces. Raises ConfigError for an

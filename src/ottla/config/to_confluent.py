@@ -9,8 +9,6 @@ from ottla.config.settings import Settings, is_for_asyncio_only
 from ottla.errors import ConfigError
 from ottla.tokens.names import has_tokens
 
-__all__ = ["to_confluent"]
-
 # Settings that librdkafka has for all clients but warns about in one that does not use them.
 _PRODUCER_PROPERTIES_ONLY = frozenset({"max.in.flight.requests.per.connection"})
 _ADMIN_LEAVES_OUT = frozenset({"request.timeout.ms"})

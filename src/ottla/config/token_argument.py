@@ -14,7 +14,6 @@ from ottla.tokens.names import MECHANISM, TOKEN_NAME
 if TYPE_CHECKING:
     from ottla.tokens.token import Token
 
-__all__ = ["TokenFunction", "with_token"]
 
 TokenFunction: TypeAlias = "Callable[[], Token | Awaitable[Token]]"
 """Returns an `ottla.tokens.Token`, or is async and returns one. Called once for all clients that share it."""

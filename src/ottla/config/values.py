@@ -13,8 +13,6 @@ from ottla.errors import ConfigError
 from ottla.showing import HIDDEN, shown
 from ottla.topics import text_problem
 
-__all__ = ["parse"]
-
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 

@@ -16,9 +16,6 @@ from ottla.quantities import MOST_S, Span, milliseconds_of, seconds, seconds_of
 from ottla.records import FailureKind
 from ottla.showing import shown
 
-__all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Outcomes", "Retry", "Skip"]
-
-
 _KINDS: Final = get_args(FailureKind)
 
 

@@ -11,8 +11,6 @@ from ottla.errors import ConfigError
 from ottla.quantities import MOST_COUNT, Span, count, seconds
 from ottla.topics import text_problem
 
-__all__ = ["ExactlyOnce"]
-
 MOST_RECORDS = 32 * DEFAULT_TURN_RECORDS
 
 

@@ -30,8 +30,6 @@ from ottla.processes import lookups, sigterm_forwarding
 from ottla.raising import again
 from ottla.telemetry import log_event
 
-__all__ = ["Refusing", "carried_over", "owns", "refuses", "unwatch", "watch"]
-
 _FIRST: Final = 100
 """Priority among multiprocessing's finalizers: before those that end its queues and managers."""
 

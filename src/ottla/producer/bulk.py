@@ -12,8 +12,6 @@ from ottla.producer.event_options import with_event
 from ottla.producer.signature import BulkOptions
 from ottla.records import Headers
 
-__all__ = ["BulkState", "FailedPart", "Outgoing", "as_events", "outgoing"]
-
 
 class Outgoing(NamedTuple):
     """One record of `send_many`, as `send` takes it. A plain tuple in the same order does as well."""

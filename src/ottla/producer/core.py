@@ -49,7 +49,6 @@ from ottla.wire_client.net.reachability import START_TIMEOUT_S
 if TYPE_CHECKING:
     from ottla.telemetry.traces.open_span import OpenSpan
 
-__all__ = ["ProducerCore"]
 
 _numbers: Final = itertools.count(1)
 

@@ -19,8 +19,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from ottla.errors import DeliveryError, OttlaError, RetriableError, UndeliveredRecord
 from ottla.telemetry import log_event
 
-__all__ = ["DeliveryFailure", "DeliveryReport", "DeliveryTracker", "Tracked", "delivery_error", "unsettled"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:

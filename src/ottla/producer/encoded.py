@@ -15,18 +15,6 @@ from ottla.producer.size import FIXED_BYTES
 from ottla.records import Header, Headers, topic_problem
 from ottla.topics import text_problem
 
-__all__ = [
-    "as_bytes",
-    "bad_arguments",
-    "check_header_name",
-    "check_topic",
-    "checked_headers",
-    "encoded",
-    "header_list",
-    "placed",
-    "topic_name",
-]
-
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_TIMESTAMP_MS: Final = 2**63 - 1
 

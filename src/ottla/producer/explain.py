@@ -22,8 +22,6 @@ from ottla.producer.limits import LimitsCache
 from ottla.producer.refusals import Refusals
 from ottla.schedule.topics import command_for, is_schedule
 
-__all__ = ["Explain"]
-
 
 class Explain:
     """Knows what a message should name: addresses, settings, limits, and the last problem with a connection."""

@@ -11,8 +11,6 @@ from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import CANCEL_HEADERS, message_facts, schedule_topic, with_facts
 from ottla.schedule.wheel import WHEEL, Reach
 
-__all__ = ["MOST_MORE_BYTES", "DelayedSend", "cancel_records", "checked_schedule", "later_of", "scheduled"]
-
 MOST_MORE_BYTES: Final = 210
 """Maximum size of a waiting record beside its own bytes, the name of its topic and its id."""
 

@@ -22,8 +22,6 @@ from ottla.schedule.headers import TOPIC_PREFIX
 from ottla.schedule.topics import is_schedule
 from ottla.telemetry import log_event
 
-__all__ = ["CLIENT_SETTING", "Limit", "LimitWatch", "LimitsCache", "limit_from_config"]
-
 CLIENT_SETTING: Final = "max.request.size (this client's setting)"
 
 TOPIC_CONFIG_NAME: Final = "max.message.bytes"

@@ -30,17 +30,6 @@ from typing import Final
 from ottla.errors import ConfigError, InputError
 from ottla.key_hashes import crc32, fnv1a, positive_murmur2
 
-__all__ = [
-    "PARTITIONERS",
-    "Custom",
-    "CustomPartitioner",
-    "NullKeys",
-    "NullKeysInOnePartition",
-    "Partitioner",
-    "is_known_partitioner",
-    "make_partitioner",
-]
-
 CustomPartitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 """`(key, all_partitions, available_partitions) -> partition`: what aiokafka and kafka-python call a partitioner."""
 

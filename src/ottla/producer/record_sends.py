@@ -22,18 +22,6 @@ from weakref import WeakSet
 
 from ottla.telemetry import log_event
 
-__all__ = [
-    "HandlerSends",
-    "RecordSends",
-    "Sent",
-    "disown",
-    "end_sends",
-    "handled",
-    "has_senders",
-    "is_sender",
-    "never_in_handlers",
-]
-
 
 class Sent(Protocol):
     """The delivery of one record or of many, of either shell."""

@@ -13,8 +13,6 @@ from typing import Final
 from ottla.telemetry import log_event
 from ottla_wire.protocol import ErrorCode
 
-__all__ = ["Refusals"]
-
 _MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of the partition's leader is full, or has failed",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas requires",

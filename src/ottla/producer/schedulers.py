@@ -10,8 +10,6 @@ from typing import Final
 
 from ottla.schedule.topics import is_schedule
 
-__all__ = ["SchedulerWatch"]
-
 FIRST_LOOK_MS: Final = 15_000
 """Delay after the first delayed message before the group is checked: a scheduler that starts together with its senders
 has joined by then."""

@@ -12,22 +12,6 @@ from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.records import Headers
 from ottla.telemetry import Hooks
 
-__all__ = [
-    "BULK_OPTIONS",
-    "SEND_OPTIONS",
-    "BulkOptions",
-    "Key",
-    "PartitionerName",
-    "ProducerOptions",
-    "Profile",
-    "RecordOptions",
-    "SendOptions",
-    "Servers",
-    "Value",
-    "check_names",
-    "lists_options",
-]
-
 Servers: TypeAlias = str | Sequence[str] | None
 Profile: TypeAlias = Literal["low_latency", "high_throughput"]
 PartitionerName: TypeAlias = Literal[

@@ -12,8 +12,6 @@ from typing import Final
 
 from ottla.records import Headers
 
-__all__ = ["BATCH_OVERHEAD", "FIXED_BYTES", "most_bytes", "size_in_own_batch", "size_of_record", "varint_size"]
-
 BATCH_OVERHEAD: Final = 61
 """Bytes of a version 2 batch before its first record."""
 

@@ -12,8 +12,6 @@ from ottla.raising import again
 from ottla.records import Headers
 from ottla.telemetry import log_event
 
-__all__ = ["SizePolicy"]
-
 
 class SizePolicy:
     """Refuses records over a limit, and topics whose limit is below `batch.size`."""

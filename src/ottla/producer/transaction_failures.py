@@ -21,8 +21,6 @@ from ottla.errors import (
 )
 from ottla.producer.deliveries import DeliveryFailure, DeliveryTracker, delivery_error
 
-__all__ = ["TransactionFailures"]
-
 
 class TransactionFailures:
     """The failures of one producer's open transaction. Thread-safe: reports come in other threads than sends."""

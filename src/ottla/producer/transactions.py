@@ -11,8 +11,6 @@ from typing import Final
 
 from ottla.errors import FencedError, LifecycleError, OttlaError
 
-__all__ = ["TRANSITIONS", "ProducerTransactionState", "TransactionEvent", "TransactionStates"]
-
 
 class ProducerTransactionState(Enum):
     """State of the producer between two transactions."""

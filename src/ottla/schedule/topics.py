@@ -9,8 +9,6 @@ from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, TOPIC_CONFIG, TOPIC_PREF
 from ottla.schedule.tasks import task_records
 from ottla.schedule.wheel import WHEEL
 
-__all__ = ["command_for", "is_schedule", "schedule_specs", "tasks_spec"]
-
 _MOST_REPLICAS: Final = 3
 
 

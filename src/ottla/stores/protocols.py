@@ -15,17 +15,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ottla.records import TopicPartition
 
-__all__ = [
-    "AsyncClaimSession",
-    "AsyncTransactionSession",
-    "ClaimSession",
-    "ClaimStore",
-    "Start",
-    "Store",
-    "TransactionSession",
-    "TransactionStore",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Start:

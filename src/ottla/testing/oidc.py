@@ -30,8 +30,6 @@ from ottla.errors import ConfigError
 from ottla.tokens.shared import forget_sources, set_clock
 from ottla.tokens.token import Token
 
-__all__ = ["OidcEndpoint", "oidc_endpoint", "token_clock"]
-
 CLIENTS: Final = MappingProxyType({"alice": "alice-secret"})
 _MOST_BYTES: Final = 256 * 1024
 _LIFE_S: Final = 300.0

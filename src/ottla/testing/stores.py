@@ -21,8 +21,6 @@ from typing import Any
 from ottla.records import TopicPartition
 from ottla.stores.protocols import ClaimStore, TransactionStore
 
-__all__ = ["check_claim_store", "check_transaction_store"]
-
 _SOON_S = 0.2
 _LONG_MS = 60_000
 

@@ -13,8 +13,6 @@ from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.shared import Tokens
 from ottla.tokens.token import Token
 
-__all__ = ["AiokafkaTokens"]
-
 
 class AiokafkaTokens:
     """The `sasl_oauth_token_provider`. One connection is made at a time, per client and event loop."""

@@ -15,8 +15,6 @@ from ottla.tokens.oidc import read_text
 from ottla.tokens.settings import ALGORITHMS, TokenSettings
 from ottla.tokens.shared import current_clock
 
-__all__ = ["assertion"]
-
 _LIFE_S: Final = 300
 _PREFIX: Final = "sasl.oauthbearer.assertion."
 

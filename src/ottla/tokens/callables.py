@@ -17,8 +17,6 @@ from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.settings import Origin, TokenSettings
 from ottla.tokens.token import Token
 
-__all__ = ["fetch", "prefer_loop"]
-
 _ANSWER_S: Final = 14.0
 
 _loop: asyncio.AbstractEventLoop | None = None

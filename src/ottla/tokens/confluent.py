@@ -16,8 +16,6 @@ from ottla.tokens.names import has_tokens, is_oauth_name
 from ottla.tokens.settings import token_settings
 from ottla.tokens.shared import Tokens, tokens_of
 
-__all__ = ["ConfluentTokens", "await_token", "with_tokens"]
-
 _WAIT_S: Final = 5.0
 """It runs in a thread that polls: a fetch that takes longer is found done when librdkafka asks again."""
 

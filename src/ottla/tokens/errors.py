@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ottla.errors import AuthenticationError, BrokerUnavailable
 
-__all__ = ["TokenRefused", "TokenUnavailable"]
-
 
 class TokenUnavailable(BrokerUnavailable, has_page=False):
     """Check the token endpoint in the message, then try again: there is no token that is still good.

@@ -15,8 +15,6 @@ from ottla.tokens.oidc import read_text
 from ottla.tokens.settings import TokenSettings
 from ottla.tokens.token import Token, claims_of, expiry_of, text_claim
 
-__all__ = ["fetch"]
-
 
 def fetch(settings: TokenSettings) -> Token:
     """Read the token that is in the file now."""

@@ -9,8 +9,6 @@ from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.settings import TokenSettings
 from ottla.tokens.token import Token
 
-__all__ = ["fetch"]
-
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["MECHANISM", "OAUTH_NAMES", "PREFIX", "TOKEN_NAME", "has_tokens", "is_left_to_librdkafka", "is_oauth_name"]
-
 MECHANISM: Final = "OAUTHBEARER"
 PREFIX: Final = "sasl.oauthbearer."
 TOKEN_NAME: Final = "sasl.oauthbearer.token"

@@ -21,8 +21,6 @@ from ottla.tokens.settings import CLIENT_CREDENTIALS, TokenSettings
 from ottla.tokens.shared import current_clock
 from ottla.tokens.token import Token, claims_of, expiry_of, text_claim
 
-__all__ = ["fetch"]
-
 _ANSWER_S: Final = 10.0
 _MOST_BYTES: Final = 1024 * 1024
 _PASSING_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from ottla.tokens.settings import Origin, TokenSettings
 from ottla.tokens.token import Token
 
-__all__ = ["fetch_of"]
-
 
 def fetch_of(settings: TokenSettings) -> Callable[[], Token]:
     """Return the function that fetches a token, which may block for some seconds.

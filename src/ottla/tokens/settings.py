@@ -27,8 +27,6 @@ from ottla.tokens.names import BY_LIBRDKAFKA, PREFIX, SYNONYMS, TOKEN_NAME, is_l
 from ottla.tokens.token import check_extensions
 from ottla_wire.facts import fact
 
-__all__ = ["Origin", "TokenSettings", "token_settings"]
-
 CLIENT_CREDENTIALS: Final = "client_credentials"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")

@@ -31,8 +31,6 @@ from ottla.tokens.settings import TokenSettings
 from ottla.tokens.source import TokenSource
 from ottla.tokens.token import Token
 
-__all__ = ["Tokens", "current_clock", "set_clock", "tokens_of"]
-
 WAIT_S: Final = 15.0
 """How long a client waits for a token: longer than one fetch may take."""
 

@@ -17,8 +17,6 @@ from typing import Final
 from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.token import Token
 
-__all__ = ["TokenSource"]
-
 RENEW_AT: Final = 0.8
 """The part of its life after which a token is renewed, as librdkafka and the Java client (sasl.login.refresh.window.
 factor) do."""

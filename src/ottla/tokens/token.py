@@ -15,8 +15,6 @@ from ottla.foreign_json import ForeignJsonError, read_json
 from ottla.showing import shown
 from ottla_wire.facts import fact
 
-__all__ = ["Token", "claims_of", "expiry_of"]
-
 _BEARER: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*\Z")
 """b64token of RFC 6750, section 2.1."""
 

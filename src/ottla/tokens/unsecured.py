@@ -17,8 +17,6 @@ from ottla.tokens.settings import TokenSettings
 from ottla.tokens.shared import current_clock
 from ottla.tokens.token import Token
 
-__all__ = ["fetch", "unsecured_token"]
-
 _OPTION: Final = re.compile(r"(\w+)=(\S*)")
 _KNOWN: Final = ("lifeSeconds", "principal", "principalClaimName", "scope", "scopeClaimName")
 _LIFE_S: Final = 3600

@@ -8,23 +8,6 @@ from ottla.errors import AuthenticationError, BrokerTooOld, ConfigError, InputEr
 from ottla.topics import TopicPartition
 from ottla_wire.protocol import ErrorCode
 
-__all__ = [
-    "ApiNotServed",
-    "ApiTooOld",
-    "AuthenticationRefused",
-    "BatchRefused",
-    "BrokerRefused",
-    "CorruptBatch",
-    "DecodeLimitExceeded",
-    "Forbidden",
-    "OffsetOutOfRange",
-    "PartitionUnavailable",
-    "PartitionsRefused",
-    "ResponseTooLarge",
-    "TopicRecreated",
-    "WriteForbidden",
-]
-
 
 class CorruptBatch(OttlaError):
     """Do not skip it silently: a record batch does not hold what its header promises. The message has the position."""

@@ -32,8 +32,6 @@ from ottla.errors import ConfigError, RetriableError
 from ottla.records import TopicPartition
 from ottla.retrying import NotYet, try_again_async
 
-__all__ = ["TransactionalMember", "commit_in_transaction", "read_stable_offsets"]
-
 _FIRST_S: Final = 0.02
 _LONGEST_S: Final = 0.2
 _NONE: Final = 0

@@ -13,8 +13,6 @@ from typing import Final
 
 from ottla.errors import FencedError
 
-__all__ = ["SharedInstanceId"]
-
 
 class SharedInstanceId:
     """Counts how often the partitions of one static member went sooner than its session can end."""

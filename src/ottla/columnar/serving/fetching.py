@@ -408,6 +408,3 @@ class Fetching:
                 self.plan.placed(name, turn, offset)
                 if was_lost:
                     self._note("offset_reset", f"{name}: its offset was out of range; reading goes on at {offset}")
-
-
-__all__ = ["RECORD_OVERHEAD_BYTES", "Deliver", "Fetching"]

@@ -141,6 +141,3 @@ def _runs_code(kind: Any) -> bool:
         or kind.__getattribute__ is not object.__getattribute__
         or not all(is_attribute(kind, field.name) for field in fields)
     )
-
-
-__all__ = ["JsonField", "JsonRecord", "json_record"]

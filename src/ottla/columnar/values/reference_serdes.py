@@ -92,6 +92,3 @@ def is_attribute(kind: type[Any], name: str) -> bool:
     """Return whether a field is read without code, such as a property."""
     found = inspect.getattr_static(kind, name, None)
     return isinstance(found, types.MemberDescriptorType) or not hasattr(found, "__get__")
-
-
-__all__ = ["is_attribute", "twin_of"]

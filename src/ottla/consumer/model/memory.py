@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from ottla.records import Header, Record, headers_of
 
-__all__ = ["HEADER_BYTES", "RECORD_BYTES", "header_bytes", "record_bytes"]
-
 RECORD_BYTES: Final = 280
 """One record, beside the bytes of its key, value and headers."""
 

@@ -16,8 +16,6 @@ from ottla.consumer.pulled.pull import OpenRun, PullBook
 from ottla.errors import ConfigError, LifecycleError, RetriableError
 from ottla.records import Record, TopicPartition
 
-__all__ = ["TransactionalReads", "refuse_to_settle", "transactional_reads"]
-
 
 class TransactionalReads:
     """The transactions of one consumer: one at a time."""

@@ -19,8 +19,6 @@ from typing import Any, Final
 from ottla.consumer.model.events import Behind
 from ottla.records import TopicPartition
 
-__all__ = ["Intake", "Slice"]
-
 SLICE_RECORDS: Final = 2_000
 """Records of one priority in a round: some milliseconds of work."""
 

@@ -23,8 +23,6 @@ from functools import lru_cache
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
-__all__ = ["CronTimes", "DueTimes", "Interval", "InvalidTimes"]
-
 MAX_CHARACTERS: Final = 200
 """Of an expression, and of the name of a time zone. Both come from records."""
 

@@ -21,8 +21,6 @@ from ottla.wire_client.producing.open_transactions import Outcome, abort_quietly
 from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.protocol import ErrorCode
 
-__all__ = ["BatchTransactions", "BatchesRefused"]
-
 _OF_THE_RECORDS: Final = frozenset(
     code.name
     for code in (
