@@ -53,7 +53,8 @@ def test_help_loads_click_and_the_names_of_commands() -> None:
     loaded = loaded_by("--help")
     assert not loaded & (CLIENTS | OF_OTHER_WORK | OF_RECORDS)
     assert {name for name in loaded if name.startswith("ottla.")} <= {
-        *("ottla.cli", "ottla.cli.shared", "ottla.cli.shared.groups", "ottla.cli.shared.output"),
+        *("ottla.cli", "ottla.cli.shared", "ottla.cli.shared.groups", "ottla.cli.shared.options"),
+        "ottla.cli.shared.output",
         *(
             "ottla.cli.shared.signals",
             "ottla.cli.shared.streams",
