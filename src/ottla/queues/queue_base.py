@@ -128,8 +128,8 @@ class QueueBase:
         leases: list[Lease] = []
         for effect in effects:
             match effect:
-                case HandOut(lease):
-                    leases.append(lease)
+                case HandOut(handed_out):
+                    leases.extend(handed_out)
                 case JobTimedOut(lease):
                     self._client.settle(lease, Acknowledgement.RELEASE)
                 case LeaseLost(lease, why, was_handled):

@@ -91,9 +91,9 @@ def test_a_dead_letter_is_written_again_without_the_lock_when_another_job_succee
 
     def begin(offset: int) -> Run:
         lease_one(client, offset)
-        run: Run = member._workers.poll()
+        run = member._run_of(member._workers.poll())
         assert run.records[0].offset == offset
-        assert client.begin(run.lease)  # type: ignore[attr-defined]
+        assert client.begin(run.lease)
         return run
 
     dead = begin(0)
@@ -112,7 +112,7 @@ def test_settling_a_job_hands_out_the_next_one_without_the_lock() -> None:
     was_free: list[bool] = []
 
     def take(effects: list[Effect]) -> None:
-        leases = [effect.lease for effect in effects if isinstance(effect, HandOut)]
+        leases = [lease for effect in effects if isinstance(effect, HandOut) for lease in effect.leases]
         handed_out.extend(leases)
         was_free.extend(is_free(client.lock) for _ in leases)
 

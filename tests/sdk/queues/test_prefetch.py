@@ -33,7 +33,7 @@ class Driven:
         self.requests: list[ShareRequest] = []
 
     def perform(self, effects: list[Effect]) -> None:
-        self.queued += [effect.lease for effect in effects if isinstance(effect, HandOut)]
+        self.queued += [lease for effect in effects if isinstance(effect, HandOut) for lease in effect.leases]
         self.lost += [effect for effect in effects if isinstance(effect, LeaseLost)]
 
     def exchange(self) -> ShareRequest | None:

@@ -46,9 +46,9 @@ class Driven:
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case HandOut(lease):
-                    self.at_work.append(lease)
-                    self.handed_out[lease.place, lease.offset] += 1
+                case HandOut(leases):
+                    self.at_work += leases
+                    self.handed_out.update((lease.place, lease.offset) for lease in leases)
                 case LeaseLost():
                     self.lost.append(effect)
                 case JobTimedOut(lease):

@@ -80,6 +80,10 @@ class AsyncQueueMember(QueueMember):
         with suppress(RuntimeError):  # the loop is closed: nothing is handled any more
             self._loop.call_soon_threadsafe(call, *arguments)
 
+    def _follow(self, run: JobRun) -> bool:
+        # The queue of jobs belongs to the loop. A handler that is no coroutine runs in another thread.
+        return asyncio._get_running_loop() is self._loop and super()._follow(run)
+
     def _cancel(self, run: JobRun) -> None:
         if run.task is not None:
             run.task.cancel()

@@ -24,7 +24,7 @@ class Workers(WorkerBase):
     def __init__(self, *, is_stopping: asyncio.Event, **parts: Unpack[WorkerParts]) -> None:
         super().__init__(**parts)
         self._is_stopping = is_stopping
-        self._runs: asyncio.Queue[Run] = asyncio.Queue()
+        self._runs: asyncio.Queue[Any] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._confirming: set[asyncio.Task[None]] = set()
         self._is_over = False
@@ -59,11 +59,14 @@ class Workers(WorkerBase):
 
     async def take(self, timeout_s: float) -> Run | None:
         """Return the next run, for a caller that handles it."""
+        run: Run | None
         if not self._runs.empty():
-            return self._runs.get_nowait()
+            run = self._runs.get_nowait()
+            return run
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._runs.get()
+                run = await self._runs.get()
+                return run
         except TimeoutError:
             return None
 
@@ -72,7 +75,8 @@ class Workers(WorkerBase):
         task, at = asyncio.current_task(), self._at
         try:
             while not self._is_over:  # a handler may have suppressed the cancellation, and returned
-                run: Run | None = await self._runs.get()
+                taken = await self._runs.get()
+                run: Run | None = taken if self._make_run is None else self._make_run(taken)
                 breathe_at_s = monotonic() + _BREATHE_S
                 while run is not None:
                     at[task] = run

@@ -37,8 +37,9 @@ class AsyncRecordInvoker(Invoker):
         progress = RunProgress(run, self._ordering)
         progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
         progress.deadlines = self._expiry.deadlines(run.records)
-        feed = iter(run.records)
-        is_checked = has_malformed and not self.binding.wants_malformed
+        grows = run.can_grow and self._may_grow and not self.decoder.may_block
+        feed = self._growing(run) if grows else iter(run.records)
+        is_checked = (has_malformed or grows) and not self.binding.wants_malformed
         sends_of = self._sends
         while await call_isolated(self._deliver_some, feed, progress, is_checked, yield_now, sends_of):
             pass
@@ -52,6 +53,14 @@ class AsyncRecordInvoker(Invoker):
             return progress.result()
 
         return AwaitingAcksOnLoop(finish)
+
+    def _growing(self, run: Run) -> Iterator[AnyRecord]:
+        """Yield the records of a run, and those that it grows by: one when all before it are done. Raises
+        `RegistryUnavailable`."""
+        yield from run.records
+        while run.done == len(run.records) and run.grow():
+            self.decoder.decode_newest(run)
+            yield run.records[-1]
 
     async def _deliver_some(
         self,

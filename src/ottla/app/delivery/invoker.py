@@ -86,6 +86,11 @@ class Invoker(ABC):
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
         """Deliver with an asynchronous handler; `yield_now` lets the loop breathe. As `deliver`."""
 
+    @property
+    def _may_grow(self) -> bool:
+        """Return whether a run may grow: nothing is done once per run for the records that it has."""
+        return self._expiry.ttl_ms is None and self._spans.are_off
+
     def _context(self, run: Run) -> Context:
         return Context(
             group=self._group,

@@ -46,7 +46,12 @@ class RecordInvoker(AsyncRecordInvoker):
         self._of_value = self.binding.of_value if self.decoder.has_parts else None
 
     def deliver(self, run: Run) -> RunResult | AwaitingAcks:
-        if self._of_value is not None and self._spans.are_off:
+        if run.can_grow and self._may_grow:
+            result = self.decoder.decode(run)[1]
+            if result is not None:
+                return result
+            stretches = self._growing_stretches(run)
+        elif self._of_value is not None and self._spans.are_off:
             stretches = self._values(run, self._of_value)
         else:
             has_malformed, result = self.decoder.decode(run)
@@ -63,6 +68,9 @@ class RecordInvoker(AsyncRecordInvoker):
         """Return the records of a run, which are decoded."""
         for call, records in self._spans.stretches(self.binding.call, run.records):
             yield call, records, is_checked
+
+    def _growing_stretches(self, run: Run) -> Stretches:
+        yield self.binding.call, self._growing(run), not self.binding.wants_malformed
 
     def _values(self, run: Run, of_value: Call) -> Stretches:
         """Return the values of a run, each part decoded when the one before it is handled. Raises

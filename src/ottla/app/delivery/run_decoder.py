@@ -33,6 +33,7 @@ class RunDecoder:
         "_origins",
         "_value",
         "has_parts",
+        "may_block",
     )
 
     def __init__(
@@ -52,6 +53,8 @@ class RunDecoder:
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
         self._keys_are_bytes = type(key) is Bytes
         self._bytes_only = self._keys_are_bytes and type(value) is Bytes
+        self.may_block = any(type(serde).would_block is not Serde.would_block for serde in (key, value))
+        """Whether decoding may wait for the network."""
         # Keys are decoded, too, as a malformed one is a failure of its record.
         self.has_parts = self._keys_are_bytes and not self._bytes_only
         """A handler that takes only values may be given those of `parts`."""
@@ -78,10 +81,21 @@ class RunDecoder:
         value_context, key_context = self._serde_contexts(run)
         try:
             has_malformed = self._decode_values(run, value_context)
-            has_malformed |= self._decode_keys(run, key_context)
+            if not (run.is_first and self._keys_are_bytes):
+                has_malformed |= self._decode_keys(run.records, key_context)
         except RegistryUnavailable as error:
             return False, self._outage(run, error)
         return has_malformed, None
+
+    def decode_newest(self, run: Run) -> None:
+        """Decode the record that a run has grown by, in place. Raises `RegistryUnavailable`."""
+        record = run.records[-1]
+        if self._bytes_only:
+            record.value, record.key = record.raw_value, record.raw_key
+            return
+        value_context, key_context = self._serde_contexts(run)
+        decode_values((record,), self._value, value_context)
+        self._decode_keys((record,), key_context)
 
     def parts(self, run: Run) -> Iterator[tuple[Sequence[AnyRecord], list[Any] | None]]:
         """Yield (records, values) for each part of a run. A part is decoded when it is asked for.
@@ -113,16 +127,16 @@ class RunDecoder:
         """Decode the values of a run in place. Returns whether one is malformed."""
         return decode_values(run.records, self._value, context)
 
-    def _decode_keys(self, run: Run, context: SerdeContext) -> bool:
-        """Decode the keys of a run in place. Returns whether one is malformed."""
+    def _decode_keys(self, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
+        """Decode keys in place. Returns whether one is malformed."""
         if self._keys_are_bytes:  # as they came; a handler may have changed them before it failed
-            for record in () if run.is_first else run.records:
+            for record in records:
                 record.key = record.raw_key
             return False
-        keys = self._key.deserialize_many([record.raw_key for record in run.records], context)
+        keys = self._key.deserialize_many([record.raw_key for record in records], context)
         has_malformed = Malformed in set(map(type, keys))
         found = _with_serde_name(keys, self._key) if has_malformed else keys
-        for record, key in zip(run.records, found, strict=True):
+        for record, key in zip(records, found, strict=True):
             record.key = key
         return has_malformed
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, Final, Protocol, TypedDict, Unpack
+from typing import Any, Final, NotRequired, Protocol, TypedDict, Unpack
 
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.clock import Clock
@@ -47,6 +47,8 @@ class WorkerParts(TypedDict):
     step: Step
     end: Callable[[BaseException], None]
     """Stops the member."""
+    make_run: NotRequired[Callable[[Any], Run]]
+    """Makes a run of what was put; not given where that is one already."""
     batches: Collection[str]
     """The handlers that take batches."""
     hooks: Listeners
@@ -70,6 +72,7 @@ class WorkerBase(ABC):
         self._step = parts["step"]
         self._end = parts["end"]
         self._hooks = parts["hooks"]
+        self._make_run = parts.get("make_run")
         self._batches = frozenset(parts["batches"])
         self._clock = parts["clock"]
         self._at: dict[Any, Run] = {}
@@ -92,11 +95,12 @@ class WorkerBase(ABC):
     def _confirm(self, run: Run, unconfirmed: Any, duration_ms: int) -> None:
         """Have `_confirmed` called with the result of a run that waits for acknowledgements. Returns at once."""
 
-    def put(self, run: Run) -> None:
+    def put(self, run: Any) -> None:
+        """Put a run into the queue, or what one is made of when a worker takes it."""
         self._runs.put_nowait(run)
 
     def poll(self) -> Any:
-        """Take the next run out of the queue; None if none is there, or the workers are to end."""
+        """Take out of the queue what was put next; None if nothing is there, or the workers are to end."""
         try:
             run = self._runs.get_nowait()
         except (Empty, QueueEmpty):
@@ -183,7 +187,7 @@ class ThreadWorkers(WorkerBase):
     def __init__(self, *, poll_priority: PollThreadPriority | None = None, **parts: Unpack[WorkerParts]) -> None:
         super().__init__(**parts)
         self._poll_priority = poll_priority
-        self._runs: SimpleQueue[Run | None] = SimpleQueue()
+        self._runs: SimpleQueue[Any] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -211,14 +215,16 @@ class ThreadWorkers(WorkerBase):
     def take(self, timeout_s: float) -> Run | None:
         """Return the next run, for a caller that handles it in its own thread."""
         try:
-            return self._runs.get(timeout=timeout_s)
+            run: Run | None = self._runs.get(timeout=timeout_s)
+            return run
         except Empty:
             return None
 
     def _work(self) -> None:
         thread, at = threading.current_thread(), self._at
         try:
-            while (run := self._runs.get()) is not None:
+            while (taken := self._runs.get()) is not None:
+                run: Run | None = taken if self._make_run is None else self._make_run(taken)
                 while run is not None:
                     at[thread] = run
                     run = self._deliver(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Final, Unpack
 
 from ottla.app.member.handler_workers import WorkerBase
 from ottla.app.member.member_base import MemberOptions, MemberParts
@@ -15,7 +15,7 @@ from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Verdict, is_success
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice
-from ottla.consumer.model.run import Run
+from ottla.consumer.model.run import AnyRecord, Run
 from ottla.queues.core.acknowledgements import Acknowledgement
 from ottla.queues.core.effects import (
     AcknowledgementUnknown,
@@ -27,6 +27,12 @@ from ottla.queues.core.effects import (
     RecordsUnreadable,
 )
 from ottla.queues.core.lease import Lease, LeaseState
+
+_MOST_JOBS: Final = 64
+"""In one run. It keeps their records, and is counted when it ends."""
+
+_QUICK_MS: Final = 5
+"""A job that took longer ends its run."""
 
 
 class LeaseHandling(JobSettlement):
@@ -50,11 +56,11 @@ class LeaseHandling(JobSettlement):
     def _take(self, effects: Sequence[Effect]) -> None:
         """Carry out what came of the leases."""
         self._metrics.count(effects)
-        now_ms = self._clock.monotonic_ms()
         for effect in effects:
             match effect:
-                case HandOut(lease):
-                    self._hand_out(lease, now_ms)
+                case HandOut(leases):
+                    for lease in leases:
+                        self._hand_out(lease)
                 case LeaseLost():
                     self._lost(effect)
                 case JobTimedOut(lease):
@@ -80,6 +86,8 @@ class LeaseHandling(JobSettlement):
                         if effects:
                             self._client.perform(effects)
                         return following
+                if run.following is not None:  # the worker may not take it
+                    self._workers.put(run.following)
                 if result.fatal is not None:
                     fatal = result.fatal
                     self._dead_worker = f"{self._plan.name}: a worker died: {fatal.error_type}: {fatal.message}"
@@ -104,23 +112,58 @@ class LeaseHandling(JobSettlement):
     def _accept(self, run: JobRun) -> tuple[JobRun | None, list[Effect]]:
         """Accept the job and begin the next queued one under one lock."""
         self._policy.succeeded()
-        following: JobRun | None = self._workers.poll()
-        then = None if following is None else following.lease
+        then: Lease | None = run.following or self._workers.poll()
+        following = None if then is None else self._run_of(then)
         has_begun, effects = self._client.finish(run.lease, Acknowledgement.ACCEPT, then)
         if following is not None:
             following.has_begun = has_begun
         return following, effects
 
-    def _hand_out(self, lease: Lease, now_ms: int) -> None:
+    def _follow(self, run: JobRun) -> bool:
+        """Have a run whose job is done go on with the next queued job, if it may: see `JobRun`."""
+        if len(run.records) >= _MOST_JOBS or self._clock.monotonic_ms() - run.lease.began_ms > _QUICK_MS:
+            return False
+        then: Lease | None = self._workers.poll()
+        run.following = then
+        if then is None or not run.is_like(then) or self._may_expire(then.record):
+            return False
+        with self._client.lock:
+            if run.is_over or not run.lease.is_held or then.state is not LeaseState.RUNNING:
+                return False
+            self._policy.succeeded()
+            _, effects = self._client.finish(run.lease, Acknowledgement.ACCEPT, then)
+            run.take_over(then)
+        run.following = None
+        if effects:
+            self._client.perform(effects)
+        return True
+
+    def _may_expire(self, record: AnyRecord) -> bool:
+        return bool(record.headers) and self._plan.failures.expiry.expires_ms(record) is not None
+
+    def _run_of(self, lease: Lease) -> JobRun:
+        """Return the run in which a worker begins with a lease."""
+        before: JobRun | None = lease.data
+        if before is not None and before.is_over:
+            return before
+        return self._new_run(lease)
+
+    def _new_run(self, lease: Lease) -> JobRun:
         before: JobRun | None = lease.data
         job = None if before is None else before.job
-        run = lease.data = JobRun(lease, route=self._plan.name, now_ms=now_ms, job=job)
-        dead_letter = None if job is None else job.dead_letter
+        now_ms = self._clock.monotonic_ms()
+        run = lease.data = JobRun(lease, route=self._plan.name, now_ms=now_ms, job=job, follow=self._follow)
+        return run
+
+    def _hand_out(self, lease: Lease) -> None:
+        before: JobRun | None = lease.data
+        dead_letter = None if before is None else before.job.dead_letter
         if dead_letter is not None:  # it was handled, and its dead letter is to be written again
             self._client.begin(lease)
             self._client.finished(lease, None)
-            self._write(run, dead_letter)
+            self._write(self._new_run(lease), dead_letter)
         elif lease.delivery_count >= self._last_delivery:
+            run = self._new_run(lease)
             self._client.begin(lease)
             with self._client.lock:
                 now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
@@ -128,12 +171,12 @@ class LeaseHandling(JobSettlement):
             self._log(notices)
             self._carry_out(run, verdict)
         else:
-            self._workers.put(run)
+            self._workers.put(lease)
 
     def _lost(self, lost: LeaseLost) -> None:
         lease = lost.lease
         run: JobRun | None = lease.data
-        if run is not None:
+        if run is not None and run.lease is lease:
             run.is_cancelled = True
         self._event(
             "lease_lost",
@@ -145,10 +188,10 @@ class LeaseHandling(JobSettlement):
         )
 
     def _timed_out(self, lease: Lease) -> None:
-        run: JobRun = lease.data
-        if lease.state is not LeaseState.RUNNING:
-            return
         with self._client.lock:
+            if lease.state is not LeaseState.RUNNING:
+                return
+            run: JobRun = lease.data if lease.has_begun else self._new_run(lease)
             verdict, notices = self._policy.timed_out(run, self._clock.monotonic_ms(), self._clock.now_ms())
             run.is_over = run.is_cancelled = True
             self._client.hold(lease)
@@ -170,6 +213,4 @@ class LeaseHandling(JobSettlement):
         if run.lease.has_worker:
             self._client.finished(run.lease, None)
         if run.lease.has_begun:
-            self._event(
-                "late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.records[0].offset
-            )
+            self._event("late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.record.offset)

@@ -196,6 +196,7 @@ class QueueMember(LeaseHandling):
             "execute": execute,
             "step": self._step,
             "end": self._end,
+            "make_run": self._run_of,
             "batches": (),
             "hooks": self._hooks,
             "clock": self._clock,

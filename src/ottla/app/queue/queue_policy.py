@@ -131,7 +131,7 @@ class QueuePolicy:
 
     def failed(self, run: JobRun, failure: Failure, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
         """Return what becomes of a record that failed."""
-        job, record = run.job, run.records[0]
+        job, record = run.job, run.record
         if not job.failed and not job.outages:
             job.first_failed_ms, job.first_failed_wall_ms = now_ms, wall_ms
         if failure.is_outage:
@@ -167,7 +167,7 @@ class QueuePolicy:
 
     def write_failed(self, run: JobRun, now_ms: int, error: str) -> tuple[WaitUntil, Notice]:
         """Return when a dead letter that was not acknowledged is written again."""
-        job, record = run.job, run.records[0]
+        job, record = run.job, run.record
         job.writes += 1
         wait_ms = min(_LONGEST_WRITE_WAIT_MS, _FIRST_WRITE_WAIT_MS << min(job.writes, 10))
         wait_ms = round(wait_ms * (1 - 0.5 * self._random.random()))
@@ -206,7 +206,7 @@ class QueuePolicy:
             first_failure_ms=job.first_failed_wall_ms or wall_ms,
             dead_lettered_ms=wall_ms,
         )
-        job.dead_letter = WriteDeadLetter(run.topic_partition, 0, run.records[0], topic, reason)
+        job.dead_letter = WriteDeadLetter(run.topic_partition, 0, run.record, topic, reason)
         return RejectWithDeadLetter(job.dead_letter), []
 
     @staticmethod
@@ -223,4 +223,4 @@ class QueuePolicy:
 
 
 def _place(run: JobRun) -> dict[str, object]:
-    return {"partition": str(run.topic_partition), "offset": run.records[0].offset}
+    return {"partition": str(run.topic_partition), "offset": run.record.offset}

@@ -56,6 +56,9 @@ class Run:
     resources: Any = None
     """What is open for the handler's calls in this run, if there is something."""
 
+    can_grow = False
+    """Whether `grow` may be called."""
+
     def __init__(
         self,
         *,
@@ -97,6 +100,11 @@ class Run:
         worker."""
         self.store_s = 0.0
         """Seconds that a store took for the run as a whole. Written by the worker."""
+
+    def grow(self) -> bool:
+        """Settle its records, all of which are done, and add one more. Returns False if there is none to be added: then
+        nothing has changed. Called by the worker."""
+        return False
 
     @property
     def is_owner(self) -> bool:

@@ -48,13 +48,17 @@ Answers: TypeAlias = "dict[int, tuple[Acknowledgement, Lease]]"
 class SentAcknowledgements:
     """What one request says of one partition's records."""
 
-    __slots__ = ("answers", "is_single", "unread")
+    __slots__ = ("answers", "is_single", "may_renew", "unread")
 
-    def __init__(self, answers: Answers, unread: list[AcknowledgedRange], *, is_single: bool) -> None:
+    def __init__(
+        self, answers: Answers, unread: list[AcknowledgedRange], *, is_single: bool, may_renew: bool = True
+    ) -> None:
         self.answers = answers
         self.unread = unread
         self.is_single = is_single
         """One answer that had failed together with others: where it fails again, it is the cause."""
+        self.may_renew = may_renew
+        """False if it is known to renew no lock."""
 
     @property
     def ranges(self) -> list[AcknowledgedRange]:
@@ -78,7 +82,7 @@ class SentAcknowledgements:
     @property
     def renews(self) -> bool:
         """Return whether a lock is renewed, which a request has to say (KIP-1222)."""
-        return any(kind is Acknowledgement.RENEW for kind, _ in self.answers.values())
+        return self.may_renew and any(kind is Acknowledgement.RENEW for kind, _ in self.answers.values())
 
 
 class PendingAcknowledgements:
@@ -88,22 +92,26 @@ class PendingAcknowledgements:
     each is repeated in a request of its own: only those of leases that have ended fail again.
     """
 
-    __slots__ = ("_answers", "_singles", "_unread")
+    __slots__ = ("_answers", "_may_renew", "_singles", "_unread")
 
     def __init__(self) -> None:
         self._answers: dict[Place, Answers] = {}
         self._unread: dict[Place, list[AcknowledgedRange]] = {}
         self._singles: dict[Place, deque[tuple[Acknowledgement, Lease]]] = {}
+        self._may_renew = False
+        """Whether a renewal was added since all was taken: whoever asks need not look at each statement."""
 
     def __bool__(self) -> bool:
         return bool(self._answers or self._unread or self._singles)
 
     def add(self, lease: Lease, kind: Acknowledgement) -> None:
         """Say this of the lease; the newest statement counts."""
+        self._may_renew = self._may_renew or kind is Acknowledgement.RENEW
         self._answers.setdefault(lease.place, {})[lease.offset] = kind, lease
 
     def add_again(self, lease: Lease, kind: Acknowledgement) -> None:
         """Say this of the lease, which was said already, unless there is a newer statement."""
+        self._may_renew = self._may_renew or kind is Acknowledgement.RENEW
         self._answers.setdefault(lease.place, {}).setdefault(lease.offset, (kind, lease))
 
     def add_unread(self, place: Place, unread: AcknowledgedRange) -> None:
@@ -112,6 +120,7 @@ class PendingAcknowledgements:
 
     def repeat_singly(self, place: Place, refused: Iterable[tuple[Acknowledgement, Lease]]) -> None:
         """Repeat each of these in a request of its own."""
+        self._may_renew = True
         self._singles.setdefault(place, deque()).extend(refused)
 
     @property
@@ -127,6 +136,8 @@ class PendingAcknowledgements:
     @property
     def renews(self) -> bool:
         """Return whether a lock is to be renewed."""
+        if not self._may_renew:
+            return False
         singles = (single for each in self._singles.values() for single in each)
         answers = (answer for each in self._answers.values() for answer in each.values())
         return any(kind is Acknowledgement.RENEW for kind, _ in chain(answers, singles))
@@ -134,6 +145,7 @@ class PendingAcknowledgements:
     def take(self, places: Iterable[Place] | None = None) -> Mapping[Place, SentAcknowledgements]:
         """Take what one request can say of these partitions (None: of all)."""
         taken: dict[Place, SentAcknowledgements] = {}
+        may_renew = self._may_renew
         for place in sorted(self.places if places is None else self.places.intersection(places)):
             singles = self._singles.get(place)
             if singles:
@@ -141,13 +153,15 @@ class PendingAcknowledgements:
                 if not singles:
                     del self._singles[place]
                 if lease.is_held:
-                    taken[place] = SentAcknowledgements({lease.offset: (kind, lease)}, [], is_single=True)
+                    only = {lease.offset: (kind, lease)}
+                    taken[place] = SentAcknowledgements(only, [], is_single=True, may_renew=may_renew)
                 continue
             answers = self._answers.pop(place, {})
             held = {offset: answer for offset, answer in answers.items() if answer[1].is_held}
             unread = self._unread.pop(place, [])
             if held or unread:
-                taken[place] = SentAcknowledgements(held, unread, is_single=False)
+                taken[place] = SentAcknowledgements(held, unread, is_single=False, may_renew=may_renew)
+        self._may_renew = may_renew and bool(self)
         return taken
 
     def clear(self) -> None:

@@ -46,9 +46,9 @@ class ShareAnswer:
 
 @positional_fact
 class HandOut:
-    """Give this lease to a worker. Answered by `finished` or `waits`."""
+    """Give each of these leases to a worker. Each is answered by `finished` or `waits`."""
 
-    lease: Lease
+    leases: Sequence[Lease]
 
 
 @positional_fact

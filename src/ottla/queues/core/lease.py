@@ -124,9 +124,8 @@ class Lease:
         """What whoever handles it keeps with it."""
         self.state = LeaseState.READY
         self.lock_ms = lock_ms
-        self.deadline_ms = 0
-        self.renew_ms = 0
-        self.locked(acquired_ms, lock_ms)
+        self.deadline_ms = acquired_ms + lock_ms
+        self.renew_ms = acquired_ms + int(lock_ms * _RENEW_AT)
 
     def locked(self, since_ms: int, lock_ms: int) -> None:
         """Take in that the lock began at `since_ms`, at the earliest, and lasts `lock_ms` (0: as before)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.queues.core.acknowledgements import (
@@ -69,18 +70,16 @@ class LeaseAccount:
         for first, last, count_ in part.acquired:
             if count_ > 1:
                 self._prefetch.redelivered(now_ms)
-            expected = first
             offsets = part.offsets(first, last)
             effects.append(Leased(name, count_, len(offsets)))
-            leases: list[Lease] = []
             leased_before = self.leases.of_place(part.place)
-            for offset in offsets:
-                if offset > expected:
-                    session.pending.add_unread(part.place, AcknowledgedRange(expected, offset - 1, without))
-                expected = offset + 1
+            for offset in () if leased_before.keys().isdisjoint(offsets) else offsets:
                 if offset in leased_before:
                     self._lose(leased_before[offset], "its broker leased the record again", effects)
-                lease = Lease(
+            for gap in _gaps(offsets, first, last):
+                session.pending.add_unread(part.place, AcknowledgedRange(*gap, without))
+            leases = [
+                Lease(
                     topic_partition=name,
                     place=part.place,
                     node=request.node,
@@ -90,17 +89,19 @@ class LeaseAccount:
                     acquired_ms=request.sent_ms,
                     lock_ms=lock_ms,
                 )
-                leases.append(lease)
-                if taken < room and not self._is_closing:
-                    lease.becomes(LeaseState.RUNNING)
-                    self.work.begin(lease)
-                    effects.append(HandOut(lease))
-                    taken += 1
-                else:
-                    self._settle(lease, Acknowledgement.RELEASE)
-            self.leases.add(part.place, leases)
-            if expected <= last:
-                session.pending.add_unread(part.place, AcknowledgedRange(expected, last, without))
+                for offset in offsets
+            ]
+            begun = [] if self._is_closing else leases[: room - taken]
+            for lease in begun:
+                lease.becomes(LeaseState.RUNNING)
+            rest = leases[len(begun) :]
+            for lease in rest:
+                self._settle(lease, Acknowledgement.RELEASE)
+            for alike in (*self.work.begin_all(begun), rest):
+                self.leases.add(part.place, alike)
+            if begun:
+                effects.append(HandOut(begun))
+                taken += len(begun)
         return taken
 
     def _acknowledged(
@@ -131,7 +132,8 @@ class LeaseAccount:
     def _confirmed(
         self, sent: SentAcknowledgements, request: ShareRequest, lock_ms: int, effects: list[Effect]
     ) -> None:
-        counts: dict[Acknowledgement, int] = {}
+        counts = [0] * len(Acknowledgement)  # a dictionary would call the hash of an Enum, which is Python
+        settled: list[Lease] = []
         name: TopicPartition | None = None
         for kind, lease in sent.answers.values():
             if not lease.is_held:
@@ -142,10 +144,12 @@ class LeaseAccount:
                 self.leases.watch(lease)
             else:
                 lease.becomes(LeaseState.SETTLED)
-                self.leases.remove(lease)
-            counts[kind] = counts.get(kind, 0) + 1
-        if name is not None:  # the leases are of one partition
-            effects.extend(Settled(name, kind.name.lower(), number) for kind, number in counts.items())
+                settled.append(lease)
+            counts[kind] += 1
+        if settled:  # the leases are of one partition
+            self.leases.remove_all(settled[0].place, settled)
+        if name is not None:
+            effects.extend(Settled(name, kind.name.lower(), counts[kind]) for kind in Acknowledgement if counts[kind])
 
     def _refused(self, session: ShareSession, part: SharePartitionAnswer, effects: list[Effect]) -> None:
         """A broker does not lease records of a partition."""
@@ -188,4 +192,17 @@ class LeaseAccount:
             lease.is_timed_out = lease.has_begun = False
             self.work.begin(lease)
             self.leases.watch(lease)
-            effects.append(HandOut(lease))
+            effects.append(HandOut([lease]))
+
+
+def _gaps(offsets: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each stretch of offsets that are missing. `offsets` are in order."""
+    if len(offsets) == last - first + 1:
+        return
+    expected = first
+    for offset in offsets:
+        if offset > expected:
+            yield expected, offset - 1
+        expected = offset + 1
+    if expected <= last:
+        yield expected, last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final
 
@@ -58,21 +58,27 @@ class Leases:
         return any(lease.node == node and lease.state in RENEWED for lease in self)
 
     def add(self, place: Place, leases: Sequence[Lease]) -> None:
-        """Keep new leases of one answer, none of which is kept already, and watch them."""
-        self._places.setdefault(place, {}).update((lease.offset, lease) for lease in leases)
-        self._count += len(leases)
-        kinds: dict[tuple[LeaseState, bool], list[Lease]] = {}
-        for lease in leases:
-            kinds.setdefault((lease.state, _may_be_released(lease)), []).append(lease)
-        for alike in kinds.values():
-            self._watch(self._due_ms(alike[0]), alike)
+        """Keep new leases of one answer, none of which is kept already, and watch them. All are in the same state, with
+        a worker each or ahead of it."""
+        if leases:
+            self._places.setdefault(place, {}).update((lease.offset, lease) for lease in leases)
+            self._count += len(leases)
+            self._watch(self._due_ms(leases[0]), list(leases))
 
     def remove(self, lease: Lease) -> None:
         """Forget a lease that ended."""
-        leases = self._places.get(lease.place)
-        if leases is not None and leases.get(lease.offset) is lease:
-            del leases[lease.offset]
-            self._count -= 1
+        self.remove_all(lease.place, [lease])
+
+    def remove_all(self, place: Place, ended: Iterable[Lease]) -> None:
+        """Forget leases of one partition that ended."""
+        leases = self._places.get(place)
+        if leases is None:
+            return
+        before = len(leases)
+        for lease in ended:
+            if leases.get(lease.offset) is lease:
+                del leases[lease.offset]
+        self._count -= before - len(leases)
 
     def watch(self, lease: Lease) -> None:
         """Look at the lease again when something may be due of it."""

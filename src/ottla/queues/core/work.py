@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from itertools import count
 
 from ottla.queues.core.lease import Lease, LeaseState
@@ -65,6 +66,17 @@ class Work:
         lease.has_worker = True
         lease.is_ahead = self._busy >= self.concurrency
         self._busy += 1
+
+    def begin_all(self, leases: Sequence[Lease]) -> tuple[Sequence[Lease], Sequence[Lease]]:
+        """Give each lease to a worker. Returns those that have one now, and those whose workers are all busy."""
+        idle = max(0, self.concurrency - self._busy)
+        at_once, ahead = leases[:idle], leases[idle:]
+        for lease in leases:
+            lease.has_worker = True
+        for lease in ahead:
+            lease.is_ahead = True
+        self._busy += len(leases)
+        return at_once, ahead
 
     def worker_freed(self, lease: Lease) -> None:
         """Take in that the worker of the lease is free again."""
