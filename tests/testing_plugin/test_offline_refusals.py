@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla import App, InputError, Outbox
-from ottla.producer.signature import SEND_OPTIONS, RecordOptions
+from ottla.producer.signature import RecordOptions, SendOptions
 from ottla.testing import consumer_for
 from ottla.testing.captured import Captured
 
@@ -68,7 +68,7 @@ async def test_an_option_that_send_many_does_not_have_is_refused_offline_on_asyn
 
 def test_captured_sends_and_rows_of_an_outbox_have_the_options_of_a_send() -> None:
     of_send = {"topic", "value", "key", "on_delivery"}
-    assert options_of(Captured.send) - of_send == SEND_OPTIONS
+    assert options_of(Captured.send) - of_send == SendOptions.__optional_keys__
     assert options_of(Outbox._row) - of_send == RecordOptions.__optional_keys__
 
 

@@ -29,6 +29,7 @@ EXPIRES_HEADER: Final = "ottla-expires-at"
 Moment: TypeAlias = datetime
 """A point in time, with its time zone."""
 
+_NUMBER: Final = (int, float)  # `int | float` would make a union in each call
 _MOST_DIGITS: Final = 18
 """More digits than any time within thirty million years; reading them costs time."""
 
@@ -53,7 +54,9 @@ def with_expiry(
         at_ms = moment_ms(topic, "expires_at", expires_at)
     else:
         at_ms = now_ms + span_ms(topic, "expires_after", expires_after)
-    return [*(header for header in headers if header[0] != EXPIRES_HEADER), (EXPIRES_HEADER, b"%d" % at_ms)]
+    kept = [header for header in headers if header[0] != EXPIRES_HEADER] if headers else []
+    kept.append((EXPIRES_HEADER, b"%d" % at_ms))
+    return kept
 
 
 def moment_ms(place: str, name: str, moment: object) -> int:
@@ -71,10 +74,9 @@ def moment_ms(place: str, name: str, moment: object) -> int:
 def span_ms(place: str, name: str, span: object) -> int:
     """Return the milliseconds of a duration. Raises `InputError` for anything else, a negative or an impossible one."""
     in_seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    is_number = isinstance(in_seconds, int | float) and not isinstance(in_seconds, bool)
-    if not is_number or not 0 <= in_seconds < 10**14:  # type: ignore[operator]
+    if not isinstance(in_seconds, _NUMBER) or in_seconds.__class__ is bool or not 0 <= in_seconds < 10**14:
         raise InputError(f"{place}: {name}: found {shown(span)}, wanted seconds, 0 or more, or a timedelta")
-    return round(in_seconds * 1_000)  # type: ignore[operator]
+    return round(in_seconds * 1_000)
 
 
 _SKIP: Final = Skip("it expired")

@@ -21,7 +21,7 @@ from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
-from ottla.failures.expiry import EXPIRES_HEADER, Span, with_expiry
+from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
 from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic, topic_name
@@ -33,7 +33,7 @@ from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
-from ottla.producer.signature import BULK_OPTIONS, SEND_OPTIONS, BulkOptions, PartitionerName, Profile, check_names
+from ottla.producer.signature import BULK_OPTIONS, BulkOptions, PartitionerName, Profile, refuse_unknown
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_steps import TransactionCalls
@@ -192,50 +192,59 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     # A record that is sent
 
     def _apply_send_options(
-        self, topic: str, headers: Headers, options: Mapping[str, Any]
+        self,
+        topic: str,
+        headers: Headers,
+        priority: str | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
+        deliver_after: Span | None = None,
+        deliver_at: Moment | None = None,
+        message_id: str | None = None,
+        schedule_id: str | None = None,
+        event_type: str | None = None,
+        subject: str | None = None,
+        event_id: str | None = None,
+        **unknown: object,
     ) -> tuple[str, Headers, DelayedSend | None]:
-        """Return (topic, headers, when to deliver the record if not now) by the options of a `send` beside those that
-        the shell takes itself. Raises TypeError for one that there is not."""
-        if not options.keys() <= SEND_OPTIONS:
-            check_names(f"{type(self).__name__}.send", options, SEND_OPTIONS)
-        if options.get("priority") is None:
+        """Return (topic, headers, when to deliver the record if not now) by the options that few sends have. Raises
+        TypeError for an option that `send` does not have."""
+        if unknown:
+            refuse_unknown(f"{type(self).__name__}.send", unknown.keys())
+        if priority is not None:
+            topic = with_priority(topic, priority)
+        elif topic.__class__ is not str:
             topic = topic_name(topic)
-        event_type, subject, event_id = options.get("event_type"), options.get("subject"), options.get("event_id")
         if event_type is not None or subject is not None or event_id is not None:
             headers = with_event(topic, headers, self._serializer.value, event_type, subject, event_id)
-        topic, headers, later = self._apply_shared_options(topic, headers, options)
-        message_id = options.get("message_id")
-        if message_id is not None or self._message_ids is not None:
-            headers = with_message_id(topic, headers, message_id, self._message_ids)
-        return topic, headers, later
-
-    def _check_bulk_options(self, options: BulkOptions) -> None:
-        """Raise TypeError for an option that `send_many` does not have, before any record is sent."""
-        check_names(f"{type(self).__name__}.send_many", options, BULK_OPTIONS)
-
-    def _apply_shared_options(
-        self, topic: str, headers: Headers, options: Mapping[str, Any]
-    ) -> tuple[str, Headers, DelayedSend | None]:
-        """Return (topic, headers, when to deliver if not now) by the options of one record or of many."""
-        priority = options.get("priority")
-        topic = topic_name(topic) if priority is None else with_priority(topic, priority)
         later = None
-        expires_after, expires_at = options.get("expires_after"), options.get("expires_at")
-        deliver_after, deliver_at = options.get("deliver_after"), options.get("deliver_at")
-        schedule_id = options.get("schedule_id")
         if deliver_after is not None or deliver_at is not None or schedule_id is not None:
             later = later_of(topic, deliver_after, deliver_at, schedule_id, expires_after, self._schedule)
             expires_after = None  # counts from the due time
         if expires_after is not None or expires_at is not None:
             now_ms = self._clock.now_ms()
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+        if message_id is not None or self._message_ids is not None:
+            headers = with_message_id(topic, headers, message_id, self._message_ids)
         return topic, headers, later
+
+    def _check_bulk_options(self, options: BulkOptions) -> None:
+        """Raise TypeError for an option that `send_many` does not have, before any record is sent."""
+        refuse_unknown(f"{type(self).__name__}.send_many", options.keys() - BULK_OPTIONS)
 
     def _apply_bulk_options(self, topic: str, options: BulkOptions) -> tuple[str, DelayedSend | None, list[Header]]:
         """Return (topic, delivery time of delayed records, replacement headers) by the options of a `send_many`."""
         if not options:
             return topic_name(topic), None, []
-        topic, headers, later = self._apply_shared_options(topic, (), options)
+        topic, headers, later = self._apply_send_options(
+            topic,
+            (),
+            options.get("priority"),
+            options.get("expires_after"),
+            options.get("expires_at"),
+            options.get("deliver_after"),
+            options.get("deliver_at"),
+        )
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
 
     def _begin_span(

@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.errors import InputError
 from ottla.records import ID_HEADER as ID_HEADER
-from ottla.records import Header, Headers
+from ottla.records import Headers
 
 _ID: Final = ID_HEADER
 
@@ -35,8 +35,9 @@ def with_message_id(topic: str, headers: Headers, given: str | None, made: Messa
     if given is not None:
         if not isinstance(given, str) or not given:
             raise InputError(f"{topic}: message_id: found {given!r}, wanted text that is not empty")
-        own: list[Header] = [header for header in headers or () if header[0] != _ID]
-        return [*own, (_ID, given.encode("utf-8", "backslashreplace"))]
+        kept = [header for header in headers if header[0] != _ID] if headers else []
+        kept.append((_ID, given.encode("utf-8", "backslashreplace")))
+        return kept
     if made is None or any(header[0] == _ID for header in headers or ()):
         return headers
     return [*(headers or ()), (_ID, made.next().encode())]

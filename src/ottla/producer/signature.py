@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from ottla.config.token_argument import TokenFunction
@@ -80,7 +80,22 @@ class RecordOptions(TypedDict, total=False):
     event_id: str | None
 
 
-class SendOptions(RecordOptions, total=False):
+class RareOptions(TypedDict, total=False):
+    """Options that few sends have. `SendOptions` documents them."""
+
+    expires_after: Span | None
+    expires_at: Moment | None
+    priority: str | None
+    message_id: str | None
+    event_type: str | None
+    subject: str | None
+    event_id: str | None
+    deliver_after: Span | None
+    deliver_at: Moment | None
+    schedule_id: str | None
+
+
+class SendOptions(RareOptions, total=False):
     """What may be said of one record that is sent, beside its topic, value and key. The same for every `send`.
 
     `headers`: (name, value) pairs; a value is bytes or None, and names may repeat.
@@ -117,23 +132,20 @@ class SendOptions(RecordOptions, total=False):
     acknowledged. A detached send does not belong to it.
     """
 
-    priority: str | None
-    deliver_after: Span | None
-    deliver_at: Moment | None
-    schedule_id: str | None
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
     detached: bool
 
 
-SEND_OPTIONS: Final = frozenset(SendOptions.__optional_keys__)
 BULK_OPTIONS: Final = frozenset(BulkOptions.__optional_keys__)
 _DEFAULTS: Final[Mapping[str, Any]] = {"headers": (), "detached": False}
 
 
-def check_names(method: str, options: Mapping[str, Any], known: frozenset[str]) -> None:
-    """Raise TypeError for an option that `method` (as "Producer.send") does not have. `known` are its options."""
-    if not options.keys() <= known:
-        name = min(options.keys() - known)
-        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
+def refuse_unknown(method: str, names: Set[str]) -> None:
+    """Raise TypeError for options that `method` (as "Producer.send") does not have, if there are any."""
+    if names:
+        raise TypeError(f"{method}() got an unexpected keyword argument {min(names)!r}")
 
 
 def lists_options(options: Any) -> Callable[[F], F]:
@@ -150,6 +162,7 @@ def lists_options(options: Any) -> Callable[[F], F]:
                 annotation=getattr(annotation, "__forward_arg__", annotation),
             )
             for name, annotation in options.__annotations__.items()
+            if name not in signature.parameters
         ]
         function.__signature__ = signature.replace(parameters=own + more)  # type: ignore[attr-defined]
         return function

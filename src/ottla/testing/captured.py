@@ -25,7 +25,7 @@ from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.serializing import Serializer
-from ottla.producer.signature import BULK_OPTIONS, BulkOptions, check_names
+from ottla.producer.signature import BULK_OPTIONS, BulkOptions, refuse_unknown
 from ottla.records import Headers, Record
 from ottla.schedule.headers import DEFAULT_NAME, DELIVERED_PREFIX, schedule_topic
 
@@ -143,7 +143,7 @@ class Captured:
         return delivery
 
     def send_many(self, topic: str, records: Iterable[Any], **options: Unpack[BulkOptions]) -> Any:
-        check_names(f"{self.name}.send_many", options, BULK_OPTIONS)
+        refuse_unknown(f"{self.name}.send_many", options.keys() - BULK_OPTIONS)
         delivery = CapturedDelivery(DeliveryReport(topic, 0, None, None))
         for number, record in enumerate(records):
             one = outgoing(topic, number, record)

@@ -8,9 +8,9 @@ waits for room by itself.
 
 How it works.
 
-1. `send` runs on the event loop and awaits nothing. The options that most sends do not have (partition, expiry,
-   priority, id, delay) come as a dict and are applied first, by `_apply_send_options`: they become another topic, a
-   header, or a slot of the schedule topic.
+1. `send` runs on the event loop and awaits nothing. The options that most sends do not have (expiry, priority, id,
+   delay) come as a dict and are applied first, by `_apply_send_options`: they become another topic, a header, or a
+   slot of the schedule topic.
 2. The first record of a topic may need an answer of a schema registry. A thread asks for it, and the topic's records
    are held in order until it has come.
 3. `SendBuffer` holds a record while the buffer is full, or while the partitions of its topic are not known. Then the
@@ -69,7 +69,16 @@ from ottla.producer.encoded import header_list, placed, topic_name
 from ottla.producer.later import DelayedSend, cancel_records
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.record_sends import handled
-from ottla.producer.signature import BulkOptions, Key, ProducerOptions, SendOptions, Servers, Value, lists_options
+from ottla.producer.signature import (
+    BulkOptions,
+    Key,
+    ProducerOptions,
+    RareOptions,
+    SendOptions,
+    Servers,
+    Value,
+    lists_options,
+)
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.quantities import Span, timeout
@@ -199,7 +208,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     # -- sending ----------------------------------------------------------------------------------------------------
 
     # A named argument with a default costs each call a lookup in a dict. With options that few sends have as a dict, a
-    # send takes a tenth less instructions.
+    # send takes a sixth less instructions.
     @lists_options(SendOptions)
     def send(
         self,
@@ -207,8 +216,12 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         value: V_contra | None = None,
         *,
         key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        detached: bool = False,
         on_delivery: Callable[[AsyncDelivery], None] | None = None,
-        **options: Unpack[SendOptions],
+        **options: Unpack[RareOptions],
     ) -> AsyncDelivery:
         """Put one record into its batch, and return at once. Awaiting the result waits for the acknowledgement.
 
@@ -224,19 +237,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         `SerializationError`, and `InputError` for an argument that cannot be. While the registry has not been asked for
         the schema of the topic yet, the first two are in the delivery.
         """
-        partition = timestamp_ms = span = delayed = None
-        to = at_ms = None
-        headers: Headers = ()
+        span = delayed = None
         try:
-            if options:
-                headers = options.pop("headers", ())
-                to, at_ms = options.pop("partition", None), options.pop("timestamp_ms", None)
             if options or self._message_ids is not None:
-                topic, headers, delayed = self._apply_send_options(topic, headers, options)
+                topic, headers, delayed = self._apply_send_options(topic, headers, **options)
             elif topic.__class__ is not str:
                 topic = topic_name(topic)
-            if to is not None or at_ms is not None:
-                partition, timestamp_ms = placed(topic, to, at_ms)
+            if partition is not None or timestamp_ms is not None:
+                partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             if self._is_listened_to:
@@ -261,7 +269,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             if not len(self._tracker.outstanding) & (_SWEEP_EVERY - 1):
                 self._tracker.sweep_in_passing(2 * _SWEEP_EVERY, unfinished=len(self))
             sends = handled.get()
-            if sends is not None and not (options and options.get("detached")):
+            if sends is not None and not detached:
                 sends.add_of_loop(delivery, self._loop)
             return delivery
         except BaseException as error:
@@ -402,7 +410,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._open(client, answer_s)
         try:
             await self._check_batch_size()
-            await self._prepare_serdes()
+            for topic in self._topics:  # a thread talks to the schema registry now: a send must not block the loop
+                await self._schemas.prepare(topic)
         except BaseException:
             self._was_opened = False
             await self._end()
@@ -673,11 +682,6 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         brokers = sorted(broker.nodeId for broker in self._client.client.cluster.brokers())
         if brokers:
             self._sizes.check_batch_size_of_broker(await self._watch.broker_limit_now(brokers[0]))
-
-    async def _prepare_serdes(self) -> None:
-        """Let serdes talk to a schema registry before the first send, in a thread: a send must not block the loop."""
-        for topic in self._topics:
-            await self._schemas.prepare(topic)
 
     # -- when the process forks or ends -----------------------------------------------------------------------------
 
