@@ -18,14 +18,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker_embedded.cluster.cluster import EVERY_ADDRESS, Cluster
-from broker_embedded.cluster.node import HOST
+from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.openness import what_is_open
 from broker_embedded.cluster.time import new_event_loop
 from broker_embedded.common.descriptors import raise_soft_limit
 from broker_embedded.common.errors import StartupError
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
+from broker_embedded.process_options import GENERAL, SECURITY
 from broker_embedded.server.requests.warm_up import warm_up
 from broker_embedded.storage.file_pool import OpenFiles
 
@@ -92,6 +92,8 @@ def _clock(speed: float) -> VirtualClock:
     """Imported only if wanted, like the control API."""
     from broker_embedded.cluster.time import VirtualClock
 
+    if not 0 <= speed < float("inf"):
+        raise StartupError(f"--virtual-clock: found {speed:g}, wanted 0 (frozen) or more")
     return VirtualClock(speed=speed)
 
 
@@ -157,103 +159,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = _ArgumentParser(
         prog="broker_embedded", description="An embedded Kafka broker on loopback.", formatter_class=_formatter
     )
-    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="brokers in this process (default 1)")
-    parser.add_argument(
-        "--port", type=int, default=0, metavar="BASE", help="port of the first broker, the others follow (default: any)"
-    )
-    parser.add_argument("--ports", metavar="PORT,...", help="the port of each broker, in place of --port; 0 is any")
-    parser.add_argument(
-        "--first-broker-id", type=int, default=1, metavar="ID", help="number of the first broker (default 1)"
-    )
-    parser.add_argument(
-        "--advertised-host",
-        metavar="HOST",
-        help="the host in the addresses that clients get (default: the address that it listens on)",
-    )
-    parser.add_argument(
-        "--listen",
-        default=HOST,
-        metavar="ADDRESS",
-        help=f"the IPv4 address to listen on (default {HOST}); {EVERY_ADDRESS} is all, and needs --advertised-host",
-    )
-    parser.add_argument("--racks", metavar="RACK,...", help="the rack of each broker, in order (default: none)")
-    parser.add_argument(
-        "--log-dirs", type=int, default=1, metavar="N", help="log directories of each broker (default 1)"
-    )
-    parser.add_argument(
-        "--log-dir-bytes",
-        metavar="BYTES,...",
-        help="how much each log directory of a broker holds, in order, or one size for all (default: no limit)",
-    )
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"
-    )
-    parser.add_argument(
-        "--topics",
-        action="append",
-        default=[],
-        metavar="NAME[:PARTITIONS[:REPLICAS]]",
-        help="topics to create before the ready line, those that are missing; several with commas, or repeated",
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting; may be repeated"
-    )
-    parser.add_argument(
-        "--control-port", type=int, metavar="PORT", help="serve the control API on this port of loopback (0: any)"
-    )
-    parser.add_argument(
-        "--virtual-clock",
-        type=float,
-        nargs="?",
-        const=1.0,
-        metavar="SPEED",
-        help="give the cluster a time of its own, that the control API can move forward (speed 1 if left out)",
-    )
-    _add_security_options(parser)
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr"
-    )
+    security = parser.add_argument_group("security", "Who may connect. Anybody, in plain text, if nothing is said.")
+    for group, options in ((parser, GENERAL), (security, SECURITY)):
+        for each in options:
+            group.add_argument(
+                each.name,
+                help=each.help if each.default is None else f"{each.help} Default: {each.default}.",
+                metavar=each.metavar or "|".join(each.choices or ()),
+                type=each.kind,
+                choices=each.choices if group is parser else None,  # `Security` checks its own, with better words
+                action="append" if each.is_repeated else "store",
+                default=[] if each.is_repeated else each.default,
+                nargs=None if each.alone is None else "?",
+                const=each.alone,
+            )
     return parser
-
-
-def _add_security_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("security", "Who may connect. Anybody, in plain text, if nothing is said.")
-    group.add_argument("--security-protocol", metavar="SSL|SASL_PLAINTEXT|SASL_SSL", help="what clients must speak")
-    group.add_argument(
-        "--user", action="append", default=[], metavar="NAME=PASSWORD", help="a user for SASL; may be repeated"
-    )
-    group.add_argument("--users", metavar="FILE", help="a file with NAME=PASSWORD in each line: users for SASL")
-    group.add_argument(
-        "--sasl-mechanism",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; may be repeated (default: those with passwords)",
-    )
-    group.add_argument(
-        "--oauth",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of OAUTHBEARER; may be repeated: jwks, jwks_ca, issuer, audience, scope, clock_skew_s, principal_claim, "
-        "scope_claim (default: tokens that nobody has signed)",
-    )
-    group.add_argument(
-        "--max-reauth-ms",
-        action="append",
-        default=[],
-        metavar="MECHANISM=MS",
-        help="how long a session lasts that this mechanism began; may be repeated",
-    )
-    group.add_argument(
-        "--certificates", metavar="DIR", help="for TLS: ca.pem, server.pem, client.pem; made there if there are none"
-    )
-    group.add_argument("--certificate", metavar="FILE", help="PEM: the brokers' certificate chain, for TLS")
-    group.add_argument("--key", metavar="FILE", help="PEM: its private key, if it is not in the same file")
-    group.add_argument("--client-ca", metavar="FILE", help="PEM: who vouches for the certificates of clients")
-    group.add_argument(
-        "--client-auth", metavar="none|requested|required", help="whether clients must show one (default none)"
-    )
 
 
 def _security(options: argparse.Namespace) -> Security | None:

@@ -119,6 +119,9 @@ def test_what_was_acknowledged_is_there_after_a_kill(
         (["--brokers", "0"], "brokers: found 0, wanted at least 1"),
         (["--brokers", "two"], "argument --brokers: invalid int value: 'two'"),
         (["--port", "70000"], "port 70000: wanted a number from 0 to 65535"),
+        (["--virtual-clock", "-3"], "--virtual-clock: found -3, wanted 0 (frozen) or more"),
+        (["--virtual-clock", "nan"], "--virtual-clock: found nan, wanted 0 (frozen) or more"),
+        (["--virtual-clock", "inf"], "--virtual-clock: found inf, wanted 0 (frozen) or more"),
         (["--nope"], "unrecognized arguments: --nope"),
     ],
 )

@@ -8,10 +8,12 @@ requests.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
+from broker_embedded.process_options import GENERAL, SECURITY, ProcessOption
 from ottla.browse.human_amounts import bytes_of, setting_value
 from ottla.cli.embedded.control import (
     add,
@@ -28,12 +30,15 @@ from ottla.cli.embedded.control import (
     wait,
 )
 from ottla.cli.embedded.faults import faults
-from ottla.cli.embedded.security import security_arguments, security_options
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.parameter_types import Number
+from ottla.cli.shared.options import takes
 from ottla.errors import InputError
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _AUTO_CREATE = "auto.create.topics.enable"
+_OWN = ("--listen", "--set")
+"""Options that mean something more here than those of the same name in `broker_embedded`."""
 
 
 @click.group(cls=CommandGroup)
@@ -51,30 +56,25 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
     broker.add_command(_command)
 
 
+def _click_option(each: ProcessOption) -> Callable[[F], F]:
+    metavar = f"[{each.metavar}]" if each.alone is not None else each.metavar
+    return click.option(
+        each.name,
+        type=each.kind if each.choices is None else click.Choice(each.choices),
+        multiple=each.is_repeated,
+        metavar=metavar,
+        is_flag=False,
+        flag_value=each.alone,
+        default=each.default,
+        show_default=each.default is not None,
+        help=each.help,
+    )
+
+
 @broker.command()
 @click.argument("node", type=click.IntRange(min=0), required=False)
-@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of brokers.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=0,
-    metavar="BASE",
-    help="Port of the first broker; the others take the next ports. Free ports if left out.",
-)
-@click.option("--ports", metavar="PORT,...", help="The port of each broker, in place of --port; 0 is any free one.")
-@click.option(
-    "--first-broker-id",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    metavar="ID",
-    help="Id of the first broker; the others follow.",
-)
-@click.option(
-    "--advertised-host",
-    metavar="HOST",
-    help="The host name that brokers give to clients, as in localhost. They listen on 127.0.0.1 all the same.",
-)
+@takes(*(_click_option(each) for each in (*GENERAL, *SECURITY) if each.name not in _OWN))
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
 @click.option(
     "--advertise",
     metavar="HOST",
@@ -84,77 +84,19 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
 @click.option(
     "--listen", metavar="ADDRESS", help="With --advertise: listen on this IPv4 address only, in place of 0.0.0.0."
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False),
-    default=None,
-    metavar="DIR",
-    help="Where logs are kept. A temporary directory, removed at the end, if left out.",
-)
-@click.option("--racks", metavar="RACK,...", help="The rack of each broker, in order, as in a,b,c.")
-@click.option(
-    "--log-dirs", type=click.IntRange(min=1), metavar="N", help="Log directories of each broker; 1 if left out."
-)
-@click.option(
-    "--log-dir-bytes",
-    metavar="SIZE,...",
-    help="How much each log directory of a broker holds, in order, or one size for all, as 10MiB.",
-)
-@click.option(
-    "--topics",
-    multiple=True,
-    metavar="NAME[:PARTITIONS[:REPLICAS]]",
-    help="Topics to create before the cluster is ready, as in orders:3,returns; may be repeated. Existing ones stay.",
-)
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
-@click.option(
-    "--control-port",
-    type=click.IntRange(0, 65_535),
-    default=None,
-    metavar="PORT",
-    help="Serve the control API on this port of loopback, 0 for any free one.",
-)
-@click.option(
-    "--virtual-clock",
-    is_flag=False,
-    flag_value=1.0,
-    type=Number(min=0),
-    default=None,
-    metavar="[SPEED]",
-    help="A clock of the cluster's own, which the control API can advance. Speed 1 if left out; 0 stops it.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What goes to stderr.",
-)
-@security_options
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="With NODE: the cluster to start it in.")
 @click.pass_context
 def start(
     ctx: click.Context,
     /,
     node: int | None,
-    brokers: int,
-    port: int,
-    ports: str | None,
-    first_broker_id: int,
     advertised_host: str | None,
     advertise: str | None,
     listen: str | None,
-    data_dir: str | None,
-    racks: str | None,
-    log_dirs: int | None,
     log_dir_bytes: str | None,
-    topics: tuple[str, ...],
     settings: tuple[str, ...],
-    control_port: int | None,
-    virtual_clock: float | None,
-    log_level: str,
     control: str | None,
-    **security: Any,
+    **others: str | float | tuple[str, ...] | None,
 ) -> None:
     """Start a cluster in the foreground and print its address; or start NODE of a running cluster.
 
@@ -179,37 +121,23 @@ def start(
       ottla broker start --port 9092 --advertise kafka
       ottla broker start 2
     """
+    from broker_embedded.__main__ import main
+
     if node is not None:
         start_node(control, node)
         return
-    from broker_embedded.__main__ import main
-
-    arguments = ["--brokers", str(brokers), "--port", str(port), "--log-level", log_level]
-    arguments += ["--first-broker-id", str(first_broker_id)]
-    if ports is not None:
-        arguments += ["--ports", ports]
-    arguments += _addresses(advertised_host, advertise, listen)
-    if data_dir is not None:
-        arguments += ["--data-dir", data_dir]
-    if racks is not None:
-        arguments += ["--racks", racks]
-    if log_dirs is not None:
-        arguments += ["--log-dirs", str(log_dirs)]
+    arguments = _addresses(advertised_host, advertise, listen)
     if log_dir_bytes is not None:
         sizes = [str(bytes_of("--log-dir-bytes", each)) for each in log_dir_bytes.split(",")]
-        arguments += ["--log-dir-bytes", ",".join(sizes)]
-    for topic in topics:
-        arguments += ["--topics", topic]
+        arguments.append(f"--log-dir-bytes={','.join(sizes)}")
     if not any(setting.partition("=")[0].strip() == _AUTO_CREATE for setting in settings):
-        arguments += ["--set", f"{_AUTO_CREATE}=false"]
+        arguments.append(f"--set={_AUTO_CREATE}=false")
     for setting in settings:
         name, equals, value = setting.partition("=")
-        arguments += ["--set", f"{name}{equals}{setting_value(name.strip(), value)}"]
-    if control_port is not None:
-        arguments += ["--control-port", str(control_port)]
-    if virtual_clock is not None:
-        arguments += ["--virtual-clock", str(virtual_clock)]
-    arguments += security_arguments(**security)
+        arguments.append(f"--set={name}{equals}{setting_value(name.strip(), value)}")
+    for name, given in others.items():
+        values = given if isinstance(given, tuple) else () if given is None else (given,)
+        arguments += [f"--{name.replace('_', '-')}={value}" for value in values]
     ctx.exit(main(arguments))
 
 

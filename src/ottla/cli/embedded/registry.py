@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli.embedded.users_file import users_file_option, users_in, users_of_options
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.file_type import FILE
 from ottla.cli.shared.groups import CommandGroup
@@ -22,6 +21,19 @@ if TYPE_CHECKING:
     import ssl
 
     from ottla.config import Settings
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _users_file(option: str, parameter: str, *, whose: str) -> Callable[[F], F]:
+    return click.option(
+        option,
+        parameter,
+        type=FILE,
+        metavar="FILE",
+        help=f"A file with NAME=PASSWORD in each line: {whose}. Arguments are seen by other users of the machine.",
+    )
 
 
 @click.group(cls=CommandGroup)
@@ -48,7 +60,7 @@ def registry() -> None:
 @click.option(
     "--user", "users", multiple=True, metavar="NAME=PASSWORD", help="A user for basic authentication; may be repeated."
 )
-@users_file_option("--users", "users_file", whose="users for basic authentication")
+@_users_file("--users", "users_file", whose="users for basic authentication")
 @click.option(
     "--read-only-user",
     "readers",
@@ -56,7 +68,7 @@ def registry() -> None:
     metavar="NAME=PASSWORD",
     help="A user who may change nothing; may be repeated.",
 )
-@users_file_option("--read-only-users", "readers_file", whose="users who may change nothing")
+@_users_file("--read-only-users", "readers_file", whose="users who may change nothing")
 @click.option("--tls-cert", type=FILE, help="Serve HTTPS with this certificate.")
 @click.option("--tls-key", type=FILE, help="Its private key, if in another file.")
 @reaches_a_cluster
@@ -88,9 +100,7 @@ def start(
     """
     from ottla.testing.registry import EmbeddedRegistry
 
-    writing = {"--user": users, "--users": users_in(users_file, "--users")}
-    reading = {"--read-only-user": readers, "--read-only-users": users_in(readers_file, "--read-only-users")}
-    accepted = _users({**writing, **reading})
+    accepted, read_only = _users(users, users_file, readers, readers_file)
     tls = _tls(tls_cert, tls_key)
     servers: str | None = None
     if not memory:
@@ -101,7 +111,7 @@ def start(
         host=host,
         port=port,
         users=accepted,
-        read_only=_users(reading),
+        read_only=read_only,
         tls=tls,
         settings={name: str(value) for name, value in kafka.items() if name != "bootstrap.servers"},
     )
@@ -127,11 +137,24 @@ def _what_is_open(host: str, port: int, *, has_login: bool, is_encrypted: bool) 
     return f"{place} {who} and delete {more}; {secrecy}. For development only"
 
 
-def _users(options: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    for option, pairs in options.items():
-        if any(":" in pair.partition("=")[0] for pair in pairs):
-            raise InputError(f"{option}: wanted NAME=PASSWORD, with a name without ':'")
-    return users_of_options(options)
+def _users(
+    users: Sequence[str], users_file: Path | None, readers: Sequence[str], readers_file: Path | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the passwords of all users, and of those who may change nothing, by name. Raises `InputError`, without a
+    password, for what is no pair NAME=PASSWORD and for a name that is given twice."""
+    from broker_embedded.common.errors import StartupError
+    from broker_embedded.security.users_file import pairs_in, users_of
+
+    try:
+        writing = {"--user": users, "--users": pairs_in(users_file, "--users") if users_file else ()}
+        file = pairs_in(readers_file, "--read-only-users") if readers_file else ()
+        reading = {"--read-only-user": readers, "--read-only-users": file}
+        for option, pairs in {**writing, **reading}.items():
+            if any(":" in pair.partition("=")[0] for pair in pairs):
+                raise InputError(f"{option}: wanted NAME=PASSWORD, with a name without ':'")
+        return users_of({**writing, **reading}), users_of(reading)
+    except StartupError as error:
+        raise InputError(str(error)) from None
 
 
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
