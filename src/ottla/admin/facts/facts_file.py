@@ -69,21 +69,36 @@ def read_bounded(path: str | Path) -> bytes:
     return bounded_files.read_bounded(path, MOST_BYTES, wanted="at most that")[0]
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
-    """Write a file so that it has all of this or what it had before, whatever happens. InputError if it cannot be."""
+def write_whole(path: str | Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file so that it has all of this or what it had before, whatever happens. InputError if it cannot be.
+
+    `mode` is that of the file, less the process's umask. A symbolic link is followed. A device or a pipe (/dev/stdout,
+    /dev/null) is written to, and never replaced."""
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        if path.exists() and not path.is_file():
+            _write_to_device(path, data)
+        else:
+            _replace(Path(os.path.realpath(path)), data, mode)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _write_to_device(path: Path, data: bytes) -> None:
+    with path.open("wb") as device:
+        device.write(data)
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 class _SchemaName(msgspec.Struct):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -195,14 +193,11 @@ def _before_tables(text: str) -> tuple[str, str, str]:
 
 def _write(path: Path, text: str) -> None:
     """Write the file whole or not at all, readable by its owner only."""
+    from ottla.admin.facts.facts_file import write_whole
+
     parse_clusters(text.encode(), path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".config-")  # mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
     except OSError as error:
         raise OttlaError(f"{path}: {error.strerror}") from error
+    write_whole(path, text.encode(), mode=0o600)
