@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
@@ -63,6 +63,8 @@ _TIMED_EVERY_S: Final = 0.005
 Labels = dict[str, str]
 LabelPairs = tuple[tuple[str, str], ...]
 Row = tuple[str, Labels, float]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Metrics(Hooks):
@@ -163,11 +165,13 @@ class Metrics(Hooks):
         self._add("ottla.consumer.events", 1, ((GROUP, group), ("ottla.event", event)))
 
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler), ("ottla.outcome", "expired"))
-        self._add("ottla.handler.records", records, labels)
+        self._not_delivered("expired", group, handler, topic, records)
 
     def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler), ("ottla.outcome", "duplicate"))
+        self._not_delivered("duplicate", group, handler, topic, records)
+
+    def _not_delivered(self, outcome: str, group: str, handler: str, topic: str, records: int) -> None:
+        labels = ((GROUP, group), (TOPIC, topic), (HANDLER, handler), ("ottla.outcome", outcome))
         self._add("ottla.handler.records", records, labels)
 
     def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
@@ -225,15 +229,11 @@ class Metrics(Hooks):
     # What is measured
 
     def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
-        with self._lock:
-            if measure.partitions or measure.runs_in_flight or measure.leases:
-                self._members[group, member] = measure
-            else:
-                self._members.pop((group, member), None)
+        is_over = not (measure.partitions or measure.runs_in_flight or measure.leases)
+        self._keep(self._members, (group, member), None if is_over else measure)
 
     def producer_measured(self, *, client: str, queued_records: int) -> None:
-        with self._lock:
-            self._queued[client] = queued_records
+        self._keep(self._queued, client, queued_records)
 
     def dispatched(self, *, schedule: str, messages: int, lateness_s: float) -> None:
         self._add("ottla.schedule.dispatched", messages, ((_SCHEDULE, schedule),))
@@ -241,38 +241,28 @@ class Metrics(Hooks):
             self._record["ottla.schedule.lateness"](lateness_s, {_SCHEDULE: schedule})
 
     def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
-        with self._lock:
-            if measure is not None:
-                self._schedules[schedule, scheduler] = measure
-            else:
-                self._schedules.pop((schedule, scheduler), None)
+        self._keep(self._schedules, (schedule, scheduler), measure)
 
     def bridge_measured(self, *, road: str, counts: Mapping[str, int], measure: BridgeMeasure) -> None:
         for outcome, count in counts.items():
             self._add("ottla.bridge.messages", count, ((_ROAD, road), ("ottla.outcome", outcome)))
-        with self._lock:
-            self._bridges[road] = measure
+        self._keep(self._bridges, road, measure)
 
     def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
-        with self._lock:
-            if waiting is None:
-                self._outboxes.pop(relay, None)
-            else:
-                self._outboxes[relay] = (waiting, oldest_age_s, parked)
+        self._keep(self._outboxes, relay, None if waiting is None else (waiting, oldest_age_s, parked))
 
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
-        with self._lock:
-            if brokers:
-                self._brokers[client] = brokers
-            else:
-                self._brokers.pop(client, None)
+        self._keep(self._brokers, client, brokers or None)
 
     def batches_measured(self, *, client: str, batches: Sequence[BatchMeasure]) -> None:
+        self._keep(self._batches, client, batches or None)
+
+    def _keep(self, measures: dict[K, V], of: K, measure: V | None) -> None:
         with self._lock:
-            if batches:
-                self._batches[client] = batches
+            if measure is None:
+                measures.pop(of, None)
             else:
-                self._batches.pop(client, None)
+                measures[of] = measure
 
     def _reader(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:

@@ -7,7 +7,7 @@ against it. The first four names are those of OpenTelemetry's conventions for me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, Literal
 
 from ottla.telemetry.traces.conventions import CLIENT_ID, ERROR_TYPE, GROUP, HANDLER, OPERATION, PARTITION
@@ -22,7 +22,7 @@ AGE_BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0
 SIZE_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Metric:
     """One row. `attributes` are the names of its labels; of Prometheus' the dots are underscores.
 
@@ -36,6 +36,7 @@ class Metric:
     meaning: str
     attributes: tuple[str, ...]
     buckets: tuple[float, ...] = ()
+    _: KW_ONLY
     before: str | None = None
 
     @property
@@ -46,40 +47,25 @@ class Metric:
         return f"{name}{unit}{'_total' if self.kind == 'counter' else ''}"
 
 
-def _row(
-    name: str,
-    kind: Kind,
-    unit: str,
-    meaning: str,
-    attributes: tuple[str, ...],
-    buckets: tuple[float, ...] = (),
-    *,
-    before: str | None = None,
-) -> Metric:
-    return Metric(
-        name=name, kind=kind, unit=unit, meaning=meaning, attributes=attributes, buckets=buckets, before=before
-    )
-
-
 _SCHEDULE: Final = "ottla.schedule.name"
 _ROAD: Final = "ottla.bridge.road"
 
 _ROWS: Final = (
-    _row(
+    Metric(
         "messaging.client.sent.messages",
         "counter",
         "{message}",
         "Records whose delivery ended: acknowledged, or failed where `error.type` is set.",
         (TOPIC, CLIENT_ID, ERROR_TYPE),
     ),
-    _row(
+    Metric(
         "messaging.client.consumed.messages",
         "counter",
         "{message}",
         "Records received from the client.",
         (GROUP, TOPIC),
     ),
-    _row(
+    Metric(
         "messaging.client.operation.duration",
         "histogram",
         "s",
@@ -87,7 +73,7 @@ _ROWS: Final = (
         (OPERATION, TOPIC, CLIENT_ID, GROUP, ERROR_TYPE),
         DURATION_BUCKETS_S,
     ),
-    _row(
+    Metric(
         "messaging.process.duration",
         "histogram",
         "s",
@@ -97,8 +83,8 @@ _ROWS: Final = (
         (GROUP, TOPIC, HANDLER),
         DURATION_BUCKETS_S,
     ),
-    _row("ottla.consumer.fetched.size", "counter", "By", "Bytes received from the client.", (GROUP, TOPIC)),
-    _row(
+    Metric("ottla.consumer.fetched.size", "counter", "By", "Bytes received from the client.", (GROUP, TOPIC)),
+    Metric(
         "ottla.consumer.batch.records",
         "histogram",
         "{record}",
@@ -106,7 +92,7 @@ _ROWS: Final = (
         (GROUP, TOPIC),
         SIZE_BUCKETS,
     ),
-    _row(
+    Metric(
         "ottla.handler.records",
         "counter",
         "{record}",
@@ -114,7 +100,7 @@ _ROWS: Final = (
         " and `malformed` among these; `expired` and `duplicate` (known to the inbox), which were not delivered.",
         (GROUP, TOPIC, HANDLER, "ottla.outcome"),
     ),
-    _row(
+    Metric(
         "ottla.handler.batches",
         "counter",
         "{batch}",
@@ -122,7 +108,7 @@ _ROWS: Final = (
         (GROUP, TOPIC, HANDLER),
         before="ottla.handler.runs",
     ),
-    _row(
+    Metric(
         "ottla.handler.batches.in_flight",
         "gauge",
         "{batch}",
@@ -130,7 +116,7 @@ _ROWS: Final = (
         (GROUP, HANDLER),
         before="ottla.handler.runs.in_flight",
     ),
-    _row(
+    Metric(
         "ottla.consumer.buffer.duration",
         "histogram",
         "s",
@@ -138,7 +124,7 @@ _ROWS: Final = (
         (GROUP, TOPIC, HANDLER),
         AGE_BUCKETS_S,
     ),
-    _row(
+    Metric(
         "ottla.consumer.end_to_end.duration",
         "histogram",
         "s",
@@ -146,14 +132,14 @@ _ROWS: Final = (
         (GROUP, TOPIC, HANDLER),
         AGE_BUCKETS_S,
     ),
-    _row(
+    Metric(
         "ottla.consumer.failures",
         "counter",
         "{record}",
         "Decisions about records that failed, by log event, kind of failure and delivery (1 to 9, `10+`).",
         (GROUP, TOPIC, "ottla.event", "ottla.failure.kind", "ottla.attempt"),
     ),
-    _row(
+    Metric(
         "ottla.consumer.malformed",
         "counter",
         "{record}",
@@ -161,59 +147,59 @@ _ROWS: Final = (
         " rule of the type.",
         (GROUP, TOPIC, HANDLER, "ottla.serde", "ottla.record.part", "ottla.failure.kind"),
     ),
-    _row("ottla.consumer.events", "counter", "{event}", "Log events of a group.", (GROUP, "ottla.event")),
-    _row(
+    Metric("ottla.consumer.events", "counter", "{event}", "Log events of a group.", (GROUP, "ottla.event")),
+    Metric(
         "ottla.consumer.lag.records",
         "gauge",
         "{record}",
         "Records up to the end of the log that are not finished.",
         (GROUP, TOPIC, PARTITION),
     ),
-    _row(
+    Metric(
         "ottla.consumer.lag.age",
         "gauge",
         "s",
         "The age of the oldest of them.",
         (GROUP, TOPIC, PARTITION),
     ),
-    _row(
+    Metric(
         "ottla.consumer.oldest_unfinished.age",
         "gauge",
         "s",
         "How long the handler has had the oldest unfinished record.",
         (GROUP, TOPIC, PARTITION),
     ),
-    _row(
+    Metric(
         "ottla.consumer.buffer.records",
         "gauge",
         "{record}",
         "Records that are fetched and not finished.",
         (GROUP, TOPIC),
     ),
-    _row("ottla.consumer.buffer.size", "gauge", "By", "Their bytes.", (GROUP, TOPIC)),
-    _row("ottla.consumer.partitions", "gauge", "{partition}", "Partitions assigned to this member.", (GROUP, TOPIC)),
-    _row(
+    Metric("ottla.consumer.buffer.size", "gauge", "By", "Their bytes.", (GROUP, TOPIC)),
+    Metric("ottla.consumer.partitions", "gauge", "{partition}", "Partitions assigned to this member.", (GROUP, TOPIC)),
+    Metric(
         "ottla.consumer.partitions.paused",
         "gauge",
         "{partition}",
         "Of these, paused: `full`, `user`, `stopped`, `drain`, `not due` or `metadata`.",
         (GROUP, TOPIC, "ottla.pause.reason"),
     ),
-    _row(
+    Metric(
         "ottla.consumer.partitions.stopped",
         "gauge",
         "{partition}",
         "Of these, stopped at a record that no declared outcome handles.",
         (GROUP, TOPIC),
     ),
-    _row(
+    Metric(
         "ottla.consumer.commits",
         "counter",
         "{commit}",
         "Commits with a response; the error type is `fenced` or `refused`.",
         (GROUP, ERROR_TYPE),
     ),
-    _row(
+    Metric(
         "ottla.consumer.rebalance.duration",
         "histogram",
         "s",
@@ -221,21 +207,21 @@ _ROWS: Final = (
         (GROUP, "ottla.rebalance.kind"),
         AGE_BUCKETS_S,
     ),
-    _row(
+    Metric(
         "ottla.consumer.dead_letter_budget",
         "gauge",
         "{record}",
         "Dead letters that the budget allows now.",
         (GROUP, HANDLER),
     ),
-    _row(
+    Metric(
         "ottla.handler.limited",
         "gauge",
         "1",
         "1 while records wait for the handler's `max_rate`, or did within the last second; 0 while none does.",
         (GROUP, HANDLER),
     ),
-    _row(
+    Metric(
         "ottla.queue.deliveries",
         "counter",
         "{record}",
@@ -243,23 +229,23 @@ _ROWS: Final = (
         "`1` their leases were released or lost before.",
         (GROUP, TOPIC, "ottla.attempt"),
     ),
-    _row(
+    Metric(
         "ottla.queue.jobs",
         "counter",
         "{record}",
         "Leases of a queue that ended: `accepted`, `released` or `rejected` as its broker acknowledged, or `lost`.",
         (GROUP, TOPIC, "ottla.outcome"),
     ),
-    _row("ottla.queue.in_flight", "gauge", "{record}", "Records that a queue holds leases of.", (GROUP,)),
-    _row("ottla.queue.oldest_lease.age", "gauge", "s", "How long it has held the oldest; 0 without any.", (GROUP,)),
-    _row(
+    Metric("ottla.queue.in_flight", "gauge", "{record}", "Records that a queue holds leases of.", (GROUP,)),
+    Metric("ottla.queue.oldest_lease.age", "gauge", "s", "How long it has held the oldest; 0 without any.", (GROUP,)),
+    Metric(
         "ottla.schedule.dispatched",
         "counter",
         "{message}",
         "Delayed messages that a scheduler delivered, and runs of recurring tasks that it dispatched.",
         (_SCHEDULE,),
     ),
-    _row(
+    Metric(
         "ottla.schedule.lateness",
         "histogram",
         "s",
@@ -267,29 +253,31 @@ _ROWS: Final = (
         (_SCHEDULE,),
         AGE_BUCKETS_S,
     ),
-    _row(
+    Metric(
         "ottla.schedule.pending",
         "gauge",
         "{message}",
         "Delayed messages in open slots; those in closed slots are not read.",
         (_SCHEDULE,),
     ),
-    _row(
+    Metric(
         "ottla.schedule.oldest_due.age",
         "gauge",
         "s",
         "How long the oldest waiting message has been due; 0 if none is due.",
         (_SCHEDULE,),
     ),
-    _row("ottla.schedule.slots", "gauge", "{slot}", "Slots assigned to the schedulers of this process.", (_SCHEDULE,)),
-    _row(
+    Metric(
+        "ottla.schedule.slots", "gauge", "{slot}", "Slots assigned to the schedulers of this process.", (_SCHEDULE,)
+    ),
+    Metric(
         "ottla.schedule.slots.failing",
         "gauge",
         "{slot}",
         "Of these, those that cannot be read or written.",
         (_SCHEDULE,),
     ),
-    _row(
+    Metric(
         "ottla.schedule.malformed",
         "gauge",
         "{record}",
@@ -297,7 +285,7 @@ _ROWS: Final = (
         (_SCHEDULE,),
         before="ottla.schedule.unreadable",
     ),
-    _row(
+    Metric(
         "ottla.producer.batch.records",
         "gauge",
         "{record}",
@@ -305,21 +293,21 @@ _ROWS: Final = (
         " the rate.",
         (CLIENT_ID, TOPIC),
     ),
-    _row(
+    Metric(
         "ottla.producer.batch.size",
         "gauge",
         "By",
         "Mean size of those batches; before compression in threads, as sent on asyncio.",
         (CLIENT_ID, TOPIC),
     ),
-    _row(
+    Metric(
         "ottla.producer.queue",
         "gauge",
         "{record}",
         "Records that were sent and are neither acknowledged nor failed.",
         (CLIENT_ID,),
     ),
-    _row(
+    Metric(
         "ottla.bridge.messages",
         "counter",
         "{message}",
@@ -327,22 +315,24 @@ _ROWS: Final = (
         "`dead_lettered`, `dropped` (QoS 0) or `repeated` (QoS 2).",
         (_ROAD, "ottla.outcome"),
     ),
-    _row("ottla.bridge.connections", "gauge", "{connection}", "Publishers, or brokers, that are connected.", (_ROAD,)),
-    _row("ottla.bridge.in_flight", "gauge", "{message}", "Records that Kafka has not acknowledged.", (_ROAD,)),
-    _row("ottla.bridge.oldest.age", "gauge", "s", "How long the oldest of them has been on its way.", (_ROAD,)),
-    _row("ottla.outbox.waiting", "gauge", "{row}", "Rows that wait to be relayed, up to 100,000.", ()),
-    _row("ottla.outbox.oldest.age", "gauge", "s", "How long the oldest of them has waited.", ()),
-    _row("ottla.outbox.parked", "gauge", "{row}", "Rows that were refused; later rows of their keys wait.", ()),
-    _row("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (CLIENT_ID, "ottla.broker")),
-    _row("ottla.client.broker.rtt", "gauge", "s", "Mean round trip.", (CLIENT_ID, "ottla.broker")),
-    _row(
+    Metric(
+        "ottla.bridge.connections", "gauge", "{connection}", "Publishers, or brokers, that are connected.", (_ROAD,)
+    ),
+    Metric("ottla.bridge.in_flight", "gauge", "{message}", "Records that Kafka has not acknowledged.", (_ROAD,)),
+    Metric("ottla.bridge.oldest.age", "gauge", "s", "How long the oldest of them has been on its way.", (_ROAD,)),
+    Metric("ottla.outbox.waiting", "gauge", "{row}", "Rows that wait to be relayed, up to 100,000.", ()),
+    Metric("ottla.outbox.oldest.age", "gauge", "s", "How long the oldest of them has waited.", ()),
+    Metric("ottla.outbox.parked", "gauge", "{row}", "Rows that were refused; later rows of their keys wait.", ()),
+    Metric("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (CLIENT_ID, "ottla.broker")),
+    Metric("ottla.client.broker.rtt", "gauge", "s", "Mean round trip.", (CLIENT_ID, "ottla.broker")),
+    Metric(
         "ottla.client.broker.requests",
         "gauge",
         "{request}",
         "Requests that wait to be sent (`waiting`) or answered (`in_flight`).",
         (CLIENT_ID, "ottla.broker", "ottla.request.state"),
     ),
-    _row(
+    Metric(
         "ottla.client.broker.connections",
         "gauge",
         "{connection}",
@@ -350,14 +340,14 @@ _ROWS: Final = (
         (CLIENT_ID, "ottla.broker"),
         before="ottla.client.broker.connects",
     ),
-    _row(
+    Metric(
         "ottla.client.broker.timeouts",
         "gauge",
         "{request}",
         "Requests that timed out so far.",
         (CLIENT_ID, "ottla.broker"),
     ),
-    _row(
+    Metric(
         "ottla.client.throttle.duration",
         "histogram",
         "s",
@@ -365,7 +355,7 @@ _ROWS: Final = (
         (CLIENT_ID, GROUP, "ottla.broker"),
         AGE_BUCKETS_S,
     ),
-    _row("ottla.client.broker.throttle", "gauge", "s", "Mean throttle time.", (CLIENT_ID, "ottla.broker")),
+    Metric("ottla.client.broker.throttle", "gauge", "s", "Mean throttle time.", (CLIENT_ID, "ottla.broker")),
 )
 
 METRICS: Final[Mapping[str, Metric]] = {row.name: row for row in _ROWS}
