@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ottla.bridge.mapping.rules import Rule as Rule
     from ottla.bridge.mqtt.listener_limits import ListenerLimits as ListenerLimits
     from ottla.bridge.running.bridge import Bridge as Bridge
-    from ottla.bridge.running.bridge_settings import AmqpSource as AmqpSource
     from ottla.bridge.running.bridge_settings import BridgeSettings as BridgeSettings
-    from ottla.bridge.running.bridge_settings import MqttSource as MqttSource
+    from ottla.bridge.source_urls import AmqpSource as AmqpSource
+    from ottla.bridge.source_urls import MqttSource as MqttSource
     from ottla.bridge.source_urls import source_url as source_url
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from ottla.records import Header
@@ -10,56 +11,27 @@ from ottla.records import Header
 NO_HEADERS: Final[tuple[Header, ...]] = ()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Message:
     """What a publisher sent. `headers` are those that it gave itself, in order."""
 
-    __slots__ = (
-        "client_id",
-        "content_type",
-        "correlation",
-        "expiry_ms",
-        "headers",
-        "message_id",
-        "origin",
-        "payload",
-        "reply_to",
-        "retain",
-        "topic",
-        "user",
-    )
-
-    def __init__(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        client_id: str = "",
-        user: str = "",
-        origin: str = "",
-        retain: bool = False,
-        headers: Sequence[Header] = NO_HEADERS,
-        content_type: str | None = None,
-        reply_to: str | None = None,
-        correlation: bytes | None = None,
-        expiry_ms: int | None = None,
-        message_id: str | None = None,
-    ) -> None:
-        self.topic = topic
-        """The MQTT topic, or the AMQP routing key."""
-        self.payload = payload
-        self.client_id = client_id
-        self.user = user
-        self.origin = origin
-        """The exchange of an AMQP message."""
-        self.retain = retain
-        self.headers = headers
-        self.content_type = content_type
-        self.reply_to = reply_to
-        self.correlation = correlation
-        self.expiry_ms = expiry_ms
-        """How long it is worth anything, in milliseconds from now."""
-        self.message_id = message_id
-        """What `ottla-id` is, if the road knows a name for the message that a repeated one has as well."""
+    topic: str
+    """The MQTT topic, or the AMQP routing key."""
+    payload: bytes
+    _: KW_ONLY
+    client_id: str = ""
+    user: str = ""
+    origin: str = ""
+    """The exchange of an AMQP message."""
+    retain: bool = False
+    headers: Sequence[Header] = NO_HEADERS
+    content_type: str | None = None
+    reply_to: str | None = None
+    correlation: bytes | None = None
+    expiry_ms: int | None = None
+    """How long it is worth anything, in milliseconds from now."""
+    message_id: str | None = None
+    """What `ottla-id` is, if the road knows a name for the message that a repeated one has as well."""
 
     def with_payload(self, payload: bytes) -> Message:
         """Return a message that differs in its payload."""

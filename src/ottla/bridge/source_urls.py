@@ -1,7 +1,8 @@
-"""Where a bridge connects to: `mqtt://user@host:port`, `amqps://host/vhost`."""
+"""Where a bridge connects to, and what it reads there: `mqtt://user@host:port`, `amqps://host/vhost`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -30,6 +31,40 @@ class SourceUrl:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttSource:
+    """A broker to subscribe to."""
+
+    url: SourceUrl
+    filters: Sequence[str]
+    client_id: str
+    group: str | None = None
+    """The name of a shared subscription: several bridges with one share the messages."""
+    qos: int = 1
+    version: int = 5
+    window: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not self.filters:
+            raise ConfigError("--subscribe: found no topic filter, wanted at least one")
+        if not self.client_id:
+            raise ConfigError("--client-id: wanted an id that stays the same: the broker keeps the session under it")
+
+    @property
+    def subscriptions(self) -> list[str]:
+        """Return the filters as the broker gets them."""
+        return [name if self.group is None else f"$share/{self.group}/{name}" for name in self.filters]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpSource:
+    """A queue to consume."""
+
+    url: SourceUrl
+    queue: str
+    prefetch: int = 1_000
 
 
 def source_url(text: str, *, kind: str, password: str | None = None) -> SourceUrl:

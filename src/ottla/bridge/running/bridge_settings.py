@@ -13,47 +13,13 @@ from ottla.bridge.listener.logins import Authenticate
 from ottla.bridge.mapping.mapping_file import FindSerde, MappingFile, read_mapping
 from ottla.bridge.mapping.rules import Rule
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
-from ottla.bridge.source_urls import SourceUrl
+from ottla.bridge.source_urls import AmqpSource, MqttSource
 from ottla.errors import ConfigError
 from ottla.quantities import count, seconds
 from ottla.showing import shown
 
 _MOST_IN_FLIGHT_BYTES: Final = 1 << 38
 """A quarter of a TiB: the producer's buffer is four times as large, and is counted in KiB with 31 bits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MqttSource:
-    """A broker to subscribe to."""
-
-    url: SourceUrl
-    filters: Sequence[str]
-    client_id: str
-    group: str | None = None
-    """The name of a shared subscription: several bridges with one share the messages."""
-    qos: int = 1
-    version: int = 5
-    window: int = 1_000
-
-    def __post_init__(self) -> None:
-        if not self.filters:
-            raise ConfigError("--subscribe: found no topic filter, wanted at least one")
-        if not self.client_id:
-            raise ConfigError("--client-id: wanted an id that stays the same: the broker keeps the session under it")
-
-    @property
-    def subscriptions(self) -> list[str]:
-        """Return the filters as the broker gets them."""
-        return [name if self.group is None else f"$share/{self.group}/{name}" for name in self.filters]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmqpSource:
-    """A queue to consume."""
-
-    url: SourceUrl
-    queue: str
-    prefetch: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

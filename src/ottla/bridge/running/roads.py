@@ -108,15 +108,10 @@ class Roads:
         for source in settings.sources:
             sink, forwarder, counts = self._parts(producer, loop.call_soon_threadsafe, "mqtt-connect")
             subscriber = MqttSubscriber(
-                source.url,
-                source.subscriptions,
-                client_id=source.client_id,
+                source,
                 sink=sink,
                 forwarder=forwarder,
                 counts=counts,
-                qos=source.qos,
-                version=source.version,
-                window=source.window,
                 max_packet_bytes=settings.limits.max_packet_bytes,
             )
             self._subscribers.append(subscriber)

@@ -20,7 +20,7 @@ from ottla.bridge.mqtt.published_messages import described, id_of_qos2
 from ottla.bridge.mqtt.session_state import Receipt
 from ottla.bridge.mqtt.subscriber_session import SubscriberSession
 from ottla.bridge.reconnects import FIRST_PAUSE_S, next_pause_s
-from ottla.bridge.source_urls import SourceUrl
+from ottla.bridge.source_urls import MqttSource
 from ottla.telemetry import log_event
 
 _CONNECT_S: Final = 10.0
@@ -34,26 +34,17 @@ class MqttSubscriber:
 
     def __init__(
         self,
-        url: SourceUrl,
-        filters: list[str],
+        source: MqttSource,
         *,
-        client_id: str,
         sink: Sink,
         forwarder: Forwarder,
         counts: BridgeCounts,
-        qos: int,
-        version: int,
-        window: int,
         max_packet_bytes: int,
     ) -> None:
-        self._url = url
-        self._filters = filters
-        self._client_id = client_id
-        self._qos = qos
-        self._version = version
-        self._window = window
+        self._source = source
+        self._url = source.url
         self._max_packet_bytes = max_packet_bytes
-        self._tls = ssl.create_default_context() if url.is_tls else None
+        self._tls = ssl.create_default_context() if source.url.is_tls else None
         self._receipts: dict[int, Receipt] = {}
         self._link: _Link | None = None
         self._task: asyncio.Task[None] | None = None
@@ -61,7 +52,7 @@ class MqttSubscriber:
         self.sink = sink
         self.forwarder = forwarder
         self.counts = counts
-        self.problem: str | None = f"{url}: not connected yet"
+        self.problem: str | None = f"{source.url}: not connected yet"
         """Why no messages come in, or None while they do."""
         sink.after_drain = self._pump
 
@@ -103,8 +94,8 @@ class MqttSubscriber:
         loop = asyncio.get_running_loop()
         session = SubscriberSession(
             self._connect(),
-            self._filters,
-            qos=self._qos,
+            self._source.subscriptions,
+            qos=self._source.qos,
             max_packet_bytes=self._max_packet_bytes,
             receipts=self._receipts,
         )
@@ -155,16 +146,16 @@ class MqttSubscriber:
 
     def _connect(self) -> Connect:
         about: dict[int, Any] = {}
-        if self._version == V5:
+        if self._source.version == V5:
             about = {
                 Property.SESSION_EXPIRY: _NEVER_EXPIRES,
-                Property.RECEIVE_MAXIMUM: self._window,
+                Property.RECEIVE_MAXIMUM: self._source.window,
                 Property.MAXIMUM_PACKET_SIZE: self._max_packet_bytes,
             }
         password = self._url.password
         return Connect(
-            client_id=self._client_id,
-            version=self._version,
+            client_id=self._source.client_id,
+            version=self._source.version,
             clean_start=False,
             keep_alive_s=_KEEP_ALIVE_S,
             username=self._url.username,
@@ -216,7 +207,7 @@ class _Link(asyncio.Protocol):
             first = session.first()
             if first is None or (owner.sink.is_full and first.qos):
                 break
-            message_id = id_of_qos2(owner._client_id, first) if first.qos == 2 else None
+            message_id = id_of_qos2(owner._source.client_id, first) if first.qos == 2 else None
             message = described(first, client_id="", user="", message_id=message_id)
             if owner.forwarder.mapping.has_checks and owner.forwarder.would_block(message):
                 self._is_checking = True
