@@ -26,7 +26,7 @@ from results import Results
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.cluster import SEVERAL_NODES
-from broker_embedded.common.config import BROKER_SETTINGS
+from broker_embedded.common.broker_settings import BROKER_SETTINGS
 
 HERE = Path(__file__).resolve().parent
 KAFKAS_TIMES = {name: BROKER_SETTINGS[name].default for name in SEVERAL_NODES}

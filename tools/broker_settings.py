@@ -13,8 +13,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker_embedded.common.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Definition, UpdateMode
+from broker_embedded.common.broker_settings import BROKER_SETTINGS
+from broker_embedded.common.config_definition import Definition, UpdateMode
 from broker_embedded.common.group_bounds import BOUNDS
+from broker_embedded.common.group_settings import GROUP_SETTINGS
+from broker_embedded.common.topic_settings import TOPIC_SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "broker.md"

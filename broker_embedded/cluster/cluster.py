@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from broker_embedded.cluster import temporary
 from broker_embedded.cluster.faults import Disks, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock, SystemClock
-from broker_embedded.common.config import BrokerConfig, InvalidConfig
+from broker_embedded.common.config_definition import InvalidConfig
 from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
@@ -31,7 +31,8 @@ from broker_embedded.server.peers.peer_connections import Address, PeerConnectio
 from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.log_manager import Intervals, LogManager
+from broker_embedded.storage.log_manager import LogManager
+from broker_embedded.storage.schedule import Intervals
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import uuid_from_text

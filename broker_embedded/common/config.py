@@ -9,24 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig, attribute_of
-from broker_embedded.common.config_definition import ConfigType, Definition, InvalidConfig, UpdateMode
-from broker_embedded.common.group_settings import GROUP_SETTINGS, EffectiveGroupSettings
+from broker_embedded.common.broker_settings import BrokerConfig, attribute_of
+from broker_embedded.common.config_definition import InvalidConfig
 from broker_embedded.common.topic_settings import TOPIC_SETTINGS, TopicConfig
-
-__all__ = [
-    "BROKER_SETTINGS",
-    "GROUP_SETTINGS",
-    "TOPIC_SETTINGS",
-    "BrokerConfig",
-    "ConfigType",
-    "Definition",
-    "EffectiveGroupSettings",
-    "InvalidConfig",
-    "TopicConfig",
-    "UpdateMode",
-    "topic_config",
-]
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:

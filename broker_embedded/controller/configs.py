@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from broker_embedded.common.config import (
-    BROKER_SETTINGS,
-    GROUP_SETTINGS,
-    TOPIC_SETTINGS,
-    BrokerConfig,
-    ConfigType,
-    Definition,
-    InvalidConfig,
-    UpdateMode,
-)
+from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig
+from broker_embedded.common.config_definition import ConfigType, Definition, InvalidConfig, UpdateMode
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.group_bounds import check_group_settings
+from broker_embedded.common.group_settings import GROUP_SETTINGS
+from broker_embedded.common.topic_settings import TOPIC_SETTINGS
 from broker_embedded.controller.features import CORDONED_LOG_DIRS, has_cordoned_log_dirs
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.image import ClusterImage

@@ -13,17 +13,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import DeathProbe
 from broker_embedded.controller import brokers, configs, elections, features, topics
 from broker_embedded.controller.broker_heartbeats import BrokerHeartbeats
 from broker_embedded.controller.change_queue import ChangeQueue, Decision
+from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.failure_detector import FailureDetector
 from broker_embedded.controller.features import FeatureUpdate
 from broker_embedded.controller.partition_requests import Outcome, PartitionRequests
-from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
+from broker_embedded.controller.quorum import MetadataQuorum
 from broker_embedded.controller.requests import UNSET, ConfigChange, NewPartitions, NewTopic, TopicResult
 from broker_embedded.controller.sessions import BrokerSessions
 from broker_embedded.controller.timers import PeriodicTimer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.controller import elections
 from broker_embedded.controller.partition_change import PartitionTarget, change_partition
 from broker_embedded.metadata.delta import changed_partition

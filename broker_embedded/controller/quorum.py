@@ -28,16 +28,6 @@ from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
-__all__ = [
-    "CommittedBatch",
-    "LeadershipListener",
-    "MetadataQuorum",
-    "OnDone",
-    "QuorumReplica",
-    "QuorumView",
-    "SingleVoterQuorum",
-]
-
 OnDone = Callable[[BrokerError | None], None]
 """None: committed by this or the next leader, and published to every subscriber of this node. NOT_CONTROLLER: the next
 leader lacks the records, or is unknown; then they may still be committed.

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from broker_embedded.common.config import TOPIC_SETTINGS, BrokerConfig, InvalidConfig, topic_config
+from broker_embedded.common.broker_settings import BrokerConfig
+from broker_embedded.common.config import topic_config
+from broker_embedded.common.config_definition import InvalidConfig
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.topic_settings import TOPIC_SETTINGS
 from broker_embedded.controller import placement, topic_names
 from broker_embedded.controller.requests import UNSET, NewPartitions, NewTopic, TopicResult
 from broker_embedded.metadata.image import ClusterImage, TopicImage

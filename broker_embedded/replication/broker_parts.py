@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.peers import Peers
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.replication.replica_manager import ReplicaManager

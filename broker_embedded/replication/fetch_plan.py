@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.follower_fetch_session import (

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from broker_embedded.common.config import BrokerConfig, InvalidConfig, TopicConfig, topic_config
+from broker_embedded.common.broker_settings import BrokerConfig
+from broker_embedded.common.config import topic_config
+from broker_embedded.common.config_definition import InvalidConfig
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.storage.log_config import LogConfig
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from enum import Enum
 
-from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.image import PartitionImage
 from broker_embedded.replication.leader_state import LeaderState
-from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
+from broker_embedded.storage.append import AppendInfo, AppendOrigin
+from broker_embedded.storage.log import Log
 from ottla_wire.protocol import ErrorCode
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig, TopicConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests, Peers
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
@@ -33,12 +34,11 @@ from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_roles import OPENED_AT_ONCE, OPENED_TOGETHER, ReplicaRoles
 from broker_embedded.replication.throttle import ReplicationThrottle
-from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
+from broker_embedded.storage.append import AppendInfo, AppendOrigin
+from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
-
-__all__ = ["LEADERSHIP_CHANGED", "AppendResult", "LeadershipListener", "ReplicaManager", "replica_key", "session_key"]
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage, PartitionImage

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig
 from broker_embedded.common.clock import Clock, client_monotonic_ms
-from broker_embedded.common.config import BROKER_SETTINGS, BrokerConfig, InvalidConfig
+from broker_embedded.common.config_definition import InvalidConfig
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.types import SHARE_STATE_TOPIC
+from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.controller import Controller
-from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
+from broker_embedded.controller.quorum import MetadataQuorum
 from broker_embedded.coordinator.group.coordinator import GroupCoordinator
 from broker_embedded.coordinator.share.coordinator import ShareCoordinator
 from broker_embedded.coordinator.transaction.coordinator import TransactionCoordinator

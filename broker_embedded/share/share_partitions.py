@@ -5,7 +5,7 @@ Pure state is in `partition`, its timer and its writes are in `share_host`. Ever
 
 from __future__ import annotations
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.group_bounds import group_settings
 from broker_embedded.common.group_settings import EffectiveGroupSettings
 from broker_embedded.common.types import TopicPartition

@@ -13,11 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.storage.append import AbortedTransaction, AppendInfo, AppendOrigin, TimestampOffset
-from broker_embedded.storage.leader_epochs import EpochEndOffset
+from broker_embedded.storage.append import AppendInfo, AppendOrigin
 from broker_embedded.storage.log_maintenance import MaintainedLog
-from broker_embedded.storage.log_reading import ProducerView
-from broker_embedded.storage.log_slice import LogSlice
 from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
 from broker_embedded.storage.segment import LogSegment
 from broker_embedded.storage.transaction_index import AbortedTransactionEntry
@@ -30,17 +27,6 @@ from ottla_wire.records.batch import (
     patch_batch,
     patch_log_append_time,
 )
-
-__all__ = [
-    "AbortedTransaction",
-    "AppendInfo",
-    "AppendOrigin",
-    "EpochEndOffset",
-    "Log",
-    "LogSlice",
-    "ProducerView",
-    "TimestampOffset",
-]
 
 _MAGIC = 2
 

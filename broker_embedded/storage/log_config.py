@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.config_definition import LONG_MAX
+from broker_embedded.common.topic_settings import TopicConfig
 from ottla_wire.facts import fact
 
 NO_DECOMPRESSED_LIMIT = 2_147_483_639

@@ -31,8 +31,6 @@ from broker_embedded.storage.retired_logs import RetiredLogs
 from broker_embedded.storage.schedule import Intervals, Schedule
 from ottla_wire.protocol import ErrorCode
 
-__all__ = ["Intervals", "LogManager"]
-
 logger = logging.getLogger(__name__)
 
 MANY_LOGS = 20

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from broker_embedded.cluster.cluster import SEVERAL_NODES
-from broker_embedded.common.config import BROKER_SETTINGS
+from broker_embedded.common.broker_settings import BROKER_SETTINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cluster.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.runtime.shard import CoordinatorRecord

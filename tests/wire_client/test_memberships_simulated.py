@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.coordinator.group.classic import (
     AnswerRequest,
     ClassicGroup,

@@ -10,7 +10,7 @@ from broker_embedded.cluster.node import Node, NodeSettings, Surroundings
 from broker_embedded.cluster.simulation.loop import SimulatedClock, SimulatedLoop
 from broker_embedded.cluster.simulation.network import SimulatedNetwork
 from broker_embedded.cluster.simulation.process import Process
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.peers.peer_connections import NoFaults

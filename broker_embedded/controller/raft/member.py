@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, ElectionState, SaveState
 from broker_embedded.controller.raft.log_view import LogView, last_epoch
 from broker_embedded.controller.raft.messages import NO_LEADER

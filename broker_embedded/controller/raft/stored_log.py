@@ -11,7 +11,8 @@ from broker_embedded.metadata import serde
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord
-from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
+from broker_embedded.storage.append import AppendInfo, AppendOrigin
+from broker_embedded.storage.log import Log
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records import batch, record
 

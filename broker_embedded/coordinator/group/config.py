@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.group_bounds import group_settings
 from ottla_wire.facts import fact
 

@@ -19,7 +19,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.broker_parts import BrokerParts
-from broker_embedded.replication.replica_manager import AppendResult
+from broker_embedded.replication.leadership import AppendResult
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch
 

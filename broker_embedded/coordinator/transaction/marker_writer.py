@@ -13,8 +13,9 @@ from typing import Protocol
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from broker_embedded.replication.leadership import AppendResult
 from broker_embedded.replication.partition import Partition
-from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
+from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode

@@ -17,7 +17,7 @@ from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR, pr
 from broker_embedded.server.handling.endpoints import current_leader, leader_endpoints
 from broker_embedded.server.net.response_writer import HAS_SENDFILE
 from broker_embedded.server.requests.context import Body, RequestContext
-from broker_embedded.storage.log import LogSlice
+from broker_embedded.storage.log_slice import LogSlice
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

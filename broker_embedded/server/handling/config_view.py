@@ -8,16 +8,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.common.config import (
-    BROKER_SETTINGS,
-    GROUP_SETTINGS,
-    TOPIC_SETTINGS,
-    ConfigType,
-    Definition,
-    InvalidConfig,
-    UpdateMode,
-)
-from broker_embedded.common.group_settings import INTERNAL_GROUP_SETTINGS
+from broker_embedded.common.broker_settings import BROKER_SETTINGS
+from broker_embedded.common.config_definition import ConfigType, Definition, InvalidConfig, UpdateMode
+from broker_embedded.common.group_settings import GROUP_SETTINGS, INTERNAL_GROUP_SETTINGS
+from broker_embedded.common.topic_settings import TOPIC_SETTINGS
 from broker_embedded.metadata.records import ResourceType
 from ottla_wire.facts import fact
 

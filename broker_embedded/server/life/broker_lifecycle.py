@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from random import Random
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.controller import features

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.server.net.connection import ClientConnection, RequestHandler
 from broker_embedded.server.net.network import Listener
 from broker_embedded.server.net.rate_limited_log import RateLimitedLog

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.common.promises import Promise, map_result

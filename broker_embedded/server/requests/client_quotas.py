@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.promises import map_result
 from broker_embedded.quotas.limits import ClientQuotas as QuotasByEntity
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.faults import FaultHook
 from broker_embedded.common.peers import Peers
 from broker_embedded.controller.controller import Controller

@@ -22,8 +22,6 @@ from ottla.showing import HIDDEN
 from ottla.showing import shown as shown_in_error
 from ottla_wire.facts import fact
 
-__all__ = ["HIDDEN", "Setting", "SettingSource", "Settings", "Shell", "printable", "resolve", "shown"]
-
 SERVERS_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
 """The address for everything: services, producers, consumers and commands."""
 

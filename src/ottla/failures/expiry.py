@@ -22,8 +22,6 @@ from ottla.quantities import Span, milliseconds_of, seconds
 from ottla.records import Header, Headers, Record, last_header, with_header
 from ottla.showing import shown
 
-__all__ = ["EXPIRES_HEADER", "Expiry", "Moment", "Span", "expires_at_of", "with_expiry"]
-
 EXPIRES_HEADER: Final = "ottla-expires-at"
 
 Moment: TypeAlias = datetime

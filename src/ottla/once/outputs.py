@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.errors import InputError, LifecycleError
-from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.failures.expiry import Moment, with_expiry
 from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, header_list, placed
 from ottla.producer.event_options import with_event
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Serializer
+from ottla.quantities import Span
 from ottla.records import Headers, topic_problem
 from ottla.telemetry.traces.active_tracing import active_spans
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Unpack
 from ottla.clock import Clock, SystemClock
 from ottla.config import producer_settings
 from ottla.errors import ConfigError, InputError
-from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.failures.expiry import Moment, with_expiry
 from ottla.foreign_json import read_json
 from ottla.producer.encoded import check_topic, placed, topic_name
 from ottla.producer.event_options import with_event
@@ -31,6 +31,7 @@ from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import RecordOptions
 from ottla.producer.size_policy import SizePolicy
+from ottla.quantities import Span
 from ottla.records import Header, Headers, topic_problem
 from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, lock_of

@@ -21,7 +21,7 @@ from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
-from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
+from ottla.failures.expiry import EXPIRES_HEADER, Moment, with_expiry
 from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic, topic_name
@@ -38,7 +38,7 @@ from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_steps import TransactionCalls
 from ottla.producer.transactions import TransactionStates
-from ottla.quantities import seconds, timeout
+from ottla.quantities import Span, seconds, timeout
 from ottla.raising import again
 from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import DEFAULT_NAME

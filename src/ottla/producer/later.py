@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ottla.errors import ConfigError, InputError
-from ottla.failures.expiry import Moment, Span, moment_ms, span_ms
+from ottla.failures.expiry import Moment, moment_ms, span_ms
+from ottla.quantities import Span
 from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import CANCEL_HEADERS, message_facts, schedule_topic, with_facts
 from ottla.schedule.wheel import WHEEL, Reach

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from ottla.config.token_argument import TokenFunction
-from ottla.failures.expiry import Moment, Span
+from ottla.failures.expiry import Moment
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
+from ottla.quantities import Span
 from ottla.records import Headers
 from ottla.telemetry import Hooks
 

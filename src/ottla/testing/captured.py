@@ -16,7 +16,7 @@ from ottla.app.background.app_producers import AsyncAppProducer
 from ottla.clock import ManualClock
 from ottla.config.priorities import with_priority
 from ottla.errors import LifecycleError
-from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.failures.expiry import Moment, with_expiry
 from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.encoded import as_bytes, check_topic, header_list, placed, topic_name
@@ -26,6 +26,7 @@ from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import BULK_OPTIONS, BulkOptions, refuse_unknown
+from ottla.quantities import Span
 from ottla.records import Headers, Record
 from ottla.schedule.headers import DEFAULT_NAME, DELIVERED_PREFIX, schedule_topic
 

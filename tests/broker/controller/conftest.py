@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broker_embedded.cluster.simulation.loop import SimulatedClock, SimulatedLoop
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS
 from broker_embedded.common.peers import PeerUnavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.controller import brokers, elections
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import (

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.coordinator.group.classic import (
     AnswerRequest,
     ClassicGroup,

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import ManualClock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.runtime.runtime import CoordinatorRuntime
 from broker_embedded.coordinator.runtime.shard import CoordinatorRecord, ShardContext
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.replication.broker_parts import BrokerParts
-from broker_embedded.replication.replica_manager import AppendResult
+from broker_embedded.replication.leadership import AppendResult
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.control import ControlType, encode_end_txn_marker

@@ -9,7 +9,7 @@ import pytest
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.config_definition import InvalidConfig
 from broker_embedded.common.group_bounds import check_group_settings, group_settings
 from broker_embedded.metadata.records import ResourceType

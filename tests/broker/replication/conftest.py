@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import ManualClock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
@@ -38,8 +38,9 @@ from broker_embedded.metadata.records import (
     SetConfig,
 )
 from broker_embedded.replication.fetch_session import FetchSessionCache
+from broker_embedded.replication.leadership import AppendResult
 from broker_embedded.replication.partition import Partition
-from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
+from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.server.apis import alter_replica_log_dirs, describe_log_dirs, fetch, list_offsets, produce
 from broker_embedded.server.requests.context import RequestContext
 from broker_embedded.storage.log_manager import LogManager

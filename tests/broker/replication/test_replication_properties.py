@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_embedded.common.types import NO_LEADER, TopicPartition
-from broker_embedded.replication.replica_manager import AppendResult
+from broker_embedded.replication.leadership import AppendResult
 from ottla_wire.protocol import ErrorCode
 
 T0 = TopicPartition("t", 0)

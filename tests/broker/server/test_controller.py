@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import ManualClock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import brokers, placement, topic_names
+from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.heartbeats import BrokerHeartbeat
-from broker_embedded.controller.quorum import CommittedBatch
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation, NewPartitions, NewTopic
 from broker_embedded.metadata.delta import MetadataDelta, image_after
 from broker_embedded.metadata.image import ClusterImage

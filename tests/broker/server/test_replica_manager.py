@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.clock import ManualClock
-from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.types import TopicPartition
@@ -22,7 +22,8 @@ from broker_embedded.metadata.records import (
     ResourceType,
     SetConfig,
 )
-from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
+from broker_embedded.replication.leadership import AppendResult
+from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, InvalidConfig, topic_config
+from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig
+from broker_embedded.common.config import topic_config
+from broker_embedded.common.config_definition import InvalidConfig
+from broker_embedded.common.topic_settings import TOPIC_SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
-from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
+from broker_embedded.storage.append import AppendInfo, AppendOrigin
+from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.records.batch import iter_batches

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import read_whole
-from broker_embedded.storage.log import AppendOrigin, EpochEndOffset, TimestampOffset
+from broker_embedded.storage.append import AppendOrigin, TimestampOffset
+from broker_embedded.storage.leader_epochs import EpochEndOffset
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import check_crc, iter_batches, parse_header
 from ottla_wire.records.record import decode_batch

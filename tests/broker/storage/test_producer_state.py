@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.storage.log import AppendOrigin
+from broker_embedded.storage.append import AppendOrigin
 from ottla_wire.protocol import ErrorCode
 
 DAY_MS = 24 * 3_600_000

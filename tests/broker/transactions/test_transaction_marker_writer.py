@@ -13,7 +13,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.marker_writer import MarkerWriter, TransactionMarker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.replication.replica_manager import AppendResult
+from broker_embedded.replication.leadership import AppendResult
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import parse_header

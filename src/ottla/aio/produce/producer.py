@@ -95,8 +95,6 @@ if TYPE_CHECKING:
     from ottla.telemetry.traces.open_span import OpenSpan
 
 
-__all__ = ["AsyncProducer", "Outgoing"]
-
 _SWEEP_EVERY = 512
 _YIELD_EVERY = 500
 

@@ -24,8 +24,9 @@ from ottla.config import (
 )
 from ottla.config.assignors import offered
 from ottla.config.catalog import ASYNCIO_ONLY
-from ottla.config.settings import HIDDEN, shown
+from ottla.config.settings import shown
 from ottla.errors import ConfigError
+from ottla.showing import HIDDEN
 
 _COLUMNS: Final = (Column("name", "setting"), "value", Column("origin", "from"), "why")
 

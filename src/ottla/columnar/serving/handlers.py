@@ -36,13 +36,14 @@ from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.columnar.serving.frames import Frame, check_columns, data_of, form_of
 from ottla.columnar.serving.returned import ColumnOutput, outputs_of, split, with_rows
-from ottla.columnar.serving.rows import EXPIRES_HEADER, ArrowRows, rows_of
+from ottla.columnar.serving.rows import ArrowRows, rows_of
 from ottla.columnar.serving.spans import ColumnSpans
 from ottla.columnar.values.decoding import decoder_for
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.current_task import running_task
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.failures.outcomes import Ack, Dead, Outcomes, Retry, Skip
 from ottla.once.transaction_parts import HandledRows
 from ottla.producer.record_sends import HandlerSends, RecordSends, Sent, disown, end_sends

@@ -21,7 +21,6 @@ from ottla.columnar.arrays.schema import FIELDS, TIMESTAMP, arrow_schema
 from ottla.columnar.reading.small_batches import FEW
 from ottla.consumer.model.memory import record_bytes
 from ottla.consumer.model.rows import Rows
-from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.records import Record, TimestampType, TopicPartition, with_header
 
 RAW_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
@@ -268,6 +267,3 @@ def _rows_with_header(headers: pa.Array, name: str) -> np.ndarray[Any, Any]:
             owners = pc.list_parent_indices(headers).to_numpy()
             found[owners[np.flatnonzero(named)]] = True
     return found
-
-
-__all__ = ["EXPIRES_HEADER", "RAW_COLUMNS", "RAW_SCHEMA", "ArrowRows", "rows_of"]

@@ -86,8 +86,6 @@ from ottla.tokens.confluent import await_token
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.producing.full_disks import why_not_taken
 
-__all__ = ["Outgoing", "Producer"]
-
 _IN_PASSING = SERVE_EVERY - 1
 _FIRST_FLUSH_S: Final = 0.001
 """The first wait of a flush. Each is twice as long as the one before it: see `reports`."""
