@@ -52,3 +52,8 @@ def by_topic(entries: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
     for place, entry in entries:
         topics.setdefault(place.topic, []).append(entry)
     return topics
+
+
+def named_topics(entries: Iterable[tuple[TopicPartition, object]]) -> list[dict[str, object]]:
+    """Return the topics of a request, each with the entries of its partitions."""
+    return [{"name": name, "partitions": each} for name, each in by_topic(entries).items()]

@@ -41,7 +41,7 @@ from ottla.admin.facts.protocol_names import (
 )
 from ottla.admin.facts.setting_requests import describe_settings
 from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
-from ottla.topics import TopicPartition, by_topic
+from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.errors import ApiNotServed
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -677,19 +677,12 @@ def expiry_horizon_ms(retention_ms: int, horizon_ms: int) -> int:
 def offsets_ask(broker: int, wanted: Mapping[TopicPartition, int], *, stable: bool = False) -> AdminRequest:
     """Return the ListOffsets request of one leader. With `stable`, latest is the last stable offset."""
     # The epoch is its default: it takes longer to fill in what is missing, thousands of times, than to write it.
-    topics = by_topic(
+    topics = named_topics(
         (place, {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp})
         for place, timestamp in wanted.items()
     )
-    return AdminRequest(
-        api=ApiKey.LIST_OFFSETS,
-        body={
-            "replica_id": -1,
-            "isolation_level": int(stable),
-            "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
-        },
-        broker=broker,
-    )
+    body = {"replica_id": -1, "isolation_level": int(stable), "topics": topics}
+    return AdminRequest(api=ApiKey.LIST_OFFSETS, body=body, broker=broker)
 
 
 def _listed(group: str, kind: str, state: str, coordinator: int, protocol_type: str = "consumer") -> GroupInfo:

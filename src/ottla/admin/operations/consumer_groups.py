@@ -13,7 +13,7 @@ from ottla.admin.facts.group_coordinators import coordinators_of
 from ottla.admin.facts.lag import GroupLag, lag_of
 from ottla.admin.operations.offset_changes import Problems, change_offsets
 from ottla.errors import InputError, OttlaError, RetriableError
-from ottla.topics import TopicPartition, by_topic
+from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -95,11 +95,7 @@ def delete_groups(names: Sequence[str]) -> AdminOperation[None]:
 def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOperation[None]:
     """Delete what a group committed for partitions. GroupInUse where members subscribe to all of their topics,
     PartlyDone where they subscribe to some, InputError for a share group."""
-    named = by_topic((place, {"partition_index": place.partition}) for place in places)
-    body = {
-        "group_id": group,
-        "topics": [{"name": name, "partitions": entries} for name, entries in named.items()],
-    }
+    topics = named_topics((place, {"partition_index": place.partition}) for place in places)
 
     def read(answer: Any) -> RetriableError | Problems:
         problem = _problem_of_group(group, answer.error_code)
@@ -116,7 +112,7 @@ def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOpera
     if not places:
         return
     try:
-        yield from change_offsets(group, ApiKey.OFFSET_DELETE, body, places, read)
+        yield from change_offsets(group, ApiKey.OFFSET_DELETE, {"group_id": group, "topics": topics}, places, read)
     except UnknownGroup:  # a coordinator says so of a share group as well
         facts = yield from read_facts(WantedFacts(parts=frozenset({Part.GROUPS}), at_ms=0, groups=(group,)))
         refuse_share_groups(NOT_FORGOTTEN, *facts.groups)

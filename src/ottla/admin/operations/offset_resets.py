@@ -21,7 +21,7 @@ from ottla.admin.operations.offset_changes import Problems, change_offsets
 from ottla.admin.operations.partition_offsets import offsets_at
 from ottla.admin.operations.share_offsets import delete_share_offsets, set_share_offsets
 from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.topics import TopicPartition, by_topic
+from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -329,7 +329,7 @@ def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition,
 
 
 def _commit(group: str, offsets: Mapping[TopicPartition, int]) -> AdminOperation[None]:
-    topics = by_topic(
+    topics = named_topics(
         (place, {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": ""})
         for place, offset in offsets.items()
     )
@@ -337,7 +337,7 @@ def _commit(group: str, offsets: Mapping[TopicPartition, int]) -> AdminOperation
         "group_id": group,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
-        "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
+        "topics": topics,
     }
 
     def read(answer: Any) -> Problems:

@@ -20,7 +20,7 @@ from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, Part, Part
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.operations.partition_offsets import partitions_of
 from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.topics import TopicPartition, by_topic
+from ottla.topics import TopicPartition, by_topic, named_topics
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -89,11 +89,11 @@ def reassign(
 ) -> AdminOperation[dict[TopicPartition, OttlaError]]:
     """Begin to move partitions to these replicas, None: cancel. Returns those that were refused. A move that has ended
     is cancelled without an error."""
-    topics = by_topic((place, {"partition_index": place.partition, "replicas": each}) for place, each in wanted.items())
+    entries = ((place, {"partition_index": place.partition, "replicas": each}) for place, each in wanted.items())
     body = {
         "timeout_ms": _TIMEOUT_MS,
         "allow_replication_factor_change": may_change_factor,
-        "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
+        "topics": named_topics(entries),
     }
     answer = yield from changing(AdminRequest(api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, body=body))
     raise_problem("replicas", answer.error_code, answer.error_message)
@@ -152,11 +152,9 @@ def _await_leaders(places: Sequence[TopicPartition]) -> AdminOperation[None]:
 
 
 def _await_moves(places: Collection[TopicPartition]) -> AdminOperation[None]:
-    by_topic: dict[str, list[int]] = {}
-    for place in sorted(places):
-        by_topic.setdefault(place.topic, []).append(place.partition)
-    yield from partitions_of(list(by_topic))
-    topics = [{"name": name, "partition_indexes": each} for name, each in by_topic.items()]
+    numbers = by_topic((place, place.partition) for place in sorted(places))
+    yield from partitions_of(list(numbers))
+    topics = [{"name": name, "partition_indexes": each} for name, each in numbers.items()]
     while topics:
         ask = AdminRequest(api=ApiKey.LIST_PARTITION_REASSIGNMENTS, body={"timeout_ms": _TIMEOUT_MS, "topics": topics})
         answer = yield from reading(ask)

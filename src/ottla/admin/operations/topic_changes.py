@@ -20,7 +20,7 @@ from ottla.admin.operations.partition_offsets import (
 )
 from ottla.config import TopicSpec
 from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.topics import TopicPartition, by_topic, topic_problem
+from ottla.topics import TopicPartition, named_topics, topic_problem
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -135,8 +135,7 @@ def delete_records(before: Mapping[TopicPartition, int]) -> AdminOperation[dict[
             raise InputError(f"{place}: found offset {offset}, wanted 0 to {ends[place]}, the end of the log")
 
     def ask(broker: int, places: list[TopicPartition]) -> AdminRequest:
-        named = by_topic((each, {"partition_index": each.partition, "offset": before[each]}) for each in places)
-        topics = [{"name": name, "partitions": entries} for name, entries in named.items()]
+        topics = named_topics((each, {"partition_index": each.partition, "offset": before[each]}) for each in places)
         return AdminRequest(
             api=ApiKey.DELETE_RECORDS, body={"topics": topics, "timeout_ms": _TIMEOUT_MS}, broker=broker
         )

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.config.topic_presence import create_command
 from ottla.errors import BrokerUnavailable, UnknownTopic
 from ottla.patterns import Pattern
 from ottla.retrying import try_again
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.client_settings import WireSettings
 from ottla.wire_client.errors import BrokerRefused, Forbidden, PartitionUnavailable
 from ottla.wire_client.net.broker_connection import Connection
@@ -239,8 +239,6 @@ class Cluster:
         """Return for each partition the (offset, timestamp) of EARLIEST, LATEST, or of the first record at or after a
         time in milliseconds; offset -1 when no record is that young. Raises `PartitionUnavailable` when a leader does
         not answer in time.
-
-        Raises `PartitionUnavailable` when a leader does not answer in time.
         """
         answers: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -262,19 +260,11 @@ class Cluster:
         wanted: Mapping[TopicPartition, int],
         answers: dict[TopicPartition, tuple[int, int]],
     ) -> None:
-        by_topic: dict[str, list[dict[str, Any]]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(
-                {"partition_index": partition.partition, "timestamp": wanted[partition]}
-            )
-        response = self.ask_broker(node_id).call(
-            ApiKey.LIST_OFFSETS,
-            {
-                "replica_id": -1,
-                "isolation_level": self.settings.isolation.value,
-                "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
-            },
+        topics = named_topics(
+            (each, {"partition_index": each.partition, "timestamp": wanted[each]}) for each in partitions
         )
+        body = {"replica_id": -1, "isolation_level": self.settings.isolation.value, "topics": topics}
+        response = self.ask_broker(node_id).call(ApiKey.LIST_OFFSETS, body)
         for topic in response.topics:
             for entry in topic.partitions:
                 code = ErrorCode.of(entry.error_code)

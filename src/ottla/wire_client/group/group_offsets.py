@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.errors import OttlaError
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, by_topic, named_topics
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster, refused
 from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates, with_coordinator
@@ -31,16 +31,15 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
     """
     if not offsets:
         return
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for partition, offset in offsets.items():
-        by_topic.setdefault(partition.topic, []).append(
-            {"partition_index": partition.partition, "committed_offset": offset, "committed_metadata": ""}
-        )
+    topics = named_topics(
+        (place, {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": ""})
+        for place, offset in offsets.items()
+    )
     body = {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
-        "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
+        "topics": topics,
     }
 
     def attempt(connection: Connection) -> str | None:
@@ -155,11 +154,9 @@ def committed_offsets(
     """Return (offset, metadata) as committed, of all partitions if `partitions` is None. Waits for transactions that
     are about to decide on them (KIP-447), unless `require_stable` is False: then it returns what was committed before
     them."""
-    by_topic: dict[str, list[int]] = {}
     wanted = None if partitions is None else dict.fromkeys(partitions)
-    for partition in wanted or ():
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
+    numbers = by_topic((each, each.partition) for each in wanted or ())
+    asked = [{"name": name, "partition_indexes": indexes} for name, indexes in numbers.items()]
     topics = None if wanted is None else asked
     found: dict[TopicPartition, tuple[int, str]] = {}
 

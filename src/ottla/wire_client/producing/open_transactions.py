@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from ottla.errors import FencedError, OttlaError, RetriableError
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.cluster.cluster_client import Cluster, refused
 from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates, with_coordinator
 from ottla.wire_client.errors import PartitionsRefused, WriteForbidden
@@ -117,14 +117,11 @@ def begin_transaction(
 def enlist_partitions(cluster: Cluster, transaction: OpenTransaction, partitions: Iterable[TopicPartition]) -> None:
     """Add partitions to the transaction at the coordinator; needed before the first one does. Raises
     `PartitionsRefused` with those that the transaction may not write to."""
-    by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
     body = {
         "v3_and_below_transactional_id": transaction.transactional_id,
         "v3_and_below_producer_id": transaction.producer_id,
         "v3_and_below_producer_epoch": transaction.producer_epoch,
-        "v3_and_below_topics": [{"name": name, "partitions": numbers} for name, numbers in by_topic.items()],
+        "v3_and_below_topics": named_topics((each, each.partition) for each in sorted(partitions)),
     }
 
     def codes(answer: Any) -> list[int]:
@@ -169,12 +166,10 @@ def add_offsets(
     """
     body = transaction.fields() | {"group_id": group}
     _ask(cluster, transaction.transactional_id, ApiKey.ADD_OFFSETS_TO_TXN, body, lambda a: [a.error_code])
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for place, (number, metadata) in offsets.items():
-        by_topic.setdefault(place.topic, []).append(
-            {"partition_index": place.partition, "committed_offset": number, "committed_metadata": metadata}
-        )
-    topics = [{"name": name, "partitions": entries} for name, entries in by_topic.items()]
+    topics = named_topics(
+        (place, {"partition_index": place.partition, "committed_offset": number, "committed_metadata": metadata})
+        for place, (number, metadata) in offsets.items()
+    )
     body |= {"member_id": "", **(member or {}), "topics": topics}
 
     def codes(answer: Any) -> list[int]:
