@@ -7,7 +7,7 @@ refused, or cannot be reached, is noted in `not_read`, and the rest is read all 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
@@ -116,16 +116,14 @@ class _FactsRequest(NamedTuple):
     """Whether it matters not if a broker is too old to be asked."""
 
 
+@dataclass(slots=True)
 class _Group:
     """The facts of one group so far."""
 
-    __slots__ = ("described", "listed", "offsets", "settings")
-
-    def __init__(self, listed: GroupInfo) -> None:
-        self.listed = listed
-        self.described: GroupInfo | None = None
-        self.offsets: tuple[CommittedOffset, ...] | None = None
-        self.settings: Mapping[str, SettingInfo] | None = None
+    listed: GroupInfo
+    described: GroupInfo | None = None
+    offsets: tuple[CommittedOffset, ...] | None = None
+    settings: Mapping[str, SettingInfo] | None = None
 
 
 class _FactsReading:

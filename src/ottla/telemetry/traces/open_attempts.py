@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,18 +33,17 @@ this one."""
 _groups: dict[str, OpenAttempts] = {}
 
 
+@dataclass(slots=True, eq=False)
 class FailedSpan:
     """One span, which several records of a batch may share."""
 
-    __slots__ = ("ended_ns", "events", "is_batch", "is_ended", "records", "span")
-
-    def __init__(self, span: OpenSpan, ended_ns: int, *, is_batch: bool = False) -> None:
-        self.span = span
-        self.ended_ns = ended_ns
-        self.is_batch = is_batch
-        self.records = 0
-        self.events = 0
-        self.is_ended = False
+    span: OpenSpan
+    ended_ns: int
+    _: KW_ONLY
+    is_batch: bool = False
+    records: int = 0
+    events: int = 0
+    is_ended: bool = False
 
     def end(self) -> None:
         if not self.is_ended:
