@@ -3,7 +3,6 @@
 `ControlServer` serves a `LocalControl`; a test in this process calls it directly.
 """
 
-from broker_embedded.cluster.control.server import ControlServer
-from broker_embedded.cluster.control.waits import WantedState, wait_for
-
-__all__ = ["ControlServer", "WantedState", "wait_for"]
+from broker_embedded.cluster.control.server import ControlServer as ControlServer
+from broker_embedded.cluster.control.waits import WantedState as WantedState
+from broker_embedded.cluster.control.waits import wait_for as wait_for

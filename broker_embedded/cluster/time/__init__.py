@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.cluster.time.event_loop import new_event_loop, settle, time_passing
+from broker_embedded.cluster.time.event_loop import new_event_loop as new_event_loop
+from broker_embedded.cluster.time.event_loop import settle as settle
+from broker_embedded.cluster.time.event_loop import time_passing as time_passing
 
 if TYPE_CHECKING:
-    from broker_embedded.cluster.time.virtual_clock import VirtualClock
-
-__all__ = ["VirtualClock", "new_event_loop", "settle", "time_passing"]
+    from broker_embedded.cluster.time.virtual_clock import VirtualClock as VirtualClock
 
 
 def __getattr__(name: str) -> Any:

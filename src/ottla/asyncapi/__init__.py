@@ -9,8 +9,8 @@
 Nothing here reaches a cluster or a registry, and the same app gives the same document.
 """
 
-from ottla.asyncapi.differences import Difference, differences
-from ottla.asyncapi.document import document_of
-from ottla.asyncapi.page import page_of, page_of_problem
-
-__all__ = ["Difference", "differences", "document_of", "page_of", "page_of_problem"]
+from ottla.asyncapi.differences import Difference as Difference
+from ottla.asyncapi.differences import differences as differences
+from ottla.asyncapi.document import document_of as document_of
+from ottla.asyncapi.page import page_of as page_of
+from ottla.asyncapi.page import page_of_problem as page_of_problem

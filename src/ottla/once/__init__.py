@@ -6,5 +6,3 @@ Everything here decides; it knows no database, no clock and no thread. `ottla.ap
 from __future__ import annotations
 
 from ottla.once.inbox import Inbox as Inbox
-
-__all__ = ["Inbox"]

@@ -9,19 +9,11 @@ records are a `memoryview` into the frame. Null is None.
 
 from __future__ import annotations
 
-from ottla_wire.protocol.api_keys import ApiKey
-from ottla_wire.protocol.errors import ErrorCode
-from ottla_wire.protocol.exceptions import FrameTooLarge, ProtocolError, SchemaError, UnsupportedVersion
-from ottla_wire.protocol.message import Message
-from ottla_wire.protocol.primitives import ZERO_UUID
-
-__all__ = [
-    "ZERO_UUID",
-    "ApiKey",
-    "ErrorCode",
-    "FrameTooLarge",
-    "Message",
-    "ProtocolError",
-    "SchemaError",
-    "UnsupportedVersion",
-]
+from ottla_wire.protocol.api_keys import ApiKey as ApiKey
+from ottla_wire.protocol.errors import ErrorCode as ErrorCode
+from ottla_wire.protocol.exceptions import FrameTooLarge as FrameTooLarge
+from ottla_wire.protocol.exceptions import ProtocolError as ProtocolError
+from ottla_wire.protocol.exceptions import SchemaError as SchemaError
+from ottla_wire.protocol.exceptions import UnsupportedVersion as UnsupportedVersion
+from ottla_wire.protocol.message import Message as Message
+from ottla_wire.protocol.primitives import ZERO_UUID as ZERO_UUID

@@ -12,6 +12,4 @@ references) is refused as the next version of a subject. Not served: permanent d
 rules.
 """
 
-from ottla.testing.registry.server import EmbeddedRegistry
-
-__all__ = ["EmbeddedRegistry"]
+from ottla.testing.registry.server import EmbeddedRegistry as EmbeddedRegistry

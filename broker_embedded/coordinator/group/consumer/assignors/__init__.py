@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from ..assignment import Assignment
-from .range import assign_range
-from .spec import GroupSpec, MemberSpec
-from .uniform import assign_uniform
+from .range import assign_range as assign_range
+from .spec import GroupSpec as GroupSpec
+from .spec import MemberSpec as MemberSpec
+from .uniform import assign_uniform as assign_uniform
 
 ASSIGNORS: Mapping[str, Callable[[GroupSpec], dict[str, Assignment]]] = MappingProxyType(
     {"uniform": assign_uniform, "range": assign_range}
 )
-
-__all__ = ["ASSIGNORS", "GroupSpec", "MemberSpec", "assign_range", "assign_uniform"]
