@@ -82,6 +82,14 @@ def test_other_fetches_acquire_whole_batches(new_member: NewMember, topic: str) 
     assert new_member().acquire(topic, max_records=3) == [(0, 3, 1)]
 
 
+def test_a_fetch_of_no_bytes_acquires_nothing(new_member: NewMember, topic: str) -> None:
+    member = new_member()
+    assert member.acquire(topic, max_records=3) == [(0, 3, 1)]
+    answer = member.fetch(topic, max_bytes=0, max_wait_ms=500)
+    assert (answer.error_code, answer.acquired_records) == (ErrorCode.NONE, [])
+    assert member.acquire(topic, max_records=1) == [(4, 5, 1)]
+
+
 def test_the_limit_of_records_in_flight_is_passed_by_the_rest_of_a_batch(
     kafka: Any, new_member: NewMember, group_id: str, topic: str
 ) -> None:

@@ -70,7 +70,7 @@ class ShareFetch(DelayedOperation[TopicPartition]):
             max_bytes = ctx.services.quotas.fetchable(ctx.connection, ctx.client_id, max_bytes)
         self._wanted = Wanted(
             member_id=session.key.member_id,
-            max_records=request.max_records,
+            max_records=request.max_records if request.max_bytes > 0 else 0,  # else one batch would be read anyway
             max_bytes=max_bytes,
             batch_size=request.batch_size,
             is_strict=is_strict,
