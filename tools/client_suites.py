@@ -43,6 +43,8 @@ ANY_LOCKS = {"group.share.min.record.lock.duration.ms": 1000}
 """Tests of librdkafka set the locks of their groups to three seconds; Kafka's least is 15."""
 SHORT_LOCKS = {**ANY_LOCKS, "group.share.record.lock.duration.ms": 1000}
 """What tests of confluent-kafka wait for. Those of librdkafka take longer than that between two polls."""
+PATIENCE = 3
+"""How many times the runner's own limit a test of librdkafka may take: 0170 has 20 parts, and a limit of 150 s."""
 NO_AUTO_CREATE = "noautocreate"
 ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -130,7 +132,13 @@ def librdkafka(source: Path, *, protocol: str, only: Sequence[str], timeout_s: f
 def _run_number(source: Path, environment: dict[str, str], servers: str, scenario: str, timeout_s: float) -> str:
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "test.conf"
-        settings.write_text(f"metadata.broker.list={servers}\nbroker.address.family=v4\ntest.topic.random=true\n")
+        lines = [
+            f"metadata.broker.list={servers}",
+            "broker.address.family=v4",
+            "test.topic.random=true",
+            f"test.timeout.multiplier={PATIENCE}",
+        ]
+        settings.write_text("\n".join(lines) + "\n")
         try:
             done = subprocess.run(
                 # One at a time, none that needs no broker, none with an issue that librdkafka knows of.
