@@ -19,12 +19,19 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 HEADERS: Final = (("trace", b"0123456789abcdef"), ("origin", b"bench"))
 PARTITIONS: Final = 4
 VALUE: Final = b"x" * 100
+OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "partition": {"partition": 1},
+    "expires_after": {"expires_after": 60.0},
+    "message_id": {"message_id": "order-1234"},
+    "two headers, message_id": {"headers": list(HEADERS), "message_id": "order-1234"},
+}
 CLIENT: Final = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
@@ -379,6 +386,24 @@ def send(bootstrap: str, topic: str, meter: Meter) -> None:
         one()
 
 
+def send_with(option: str) -> Run:
+    """The same, with an option. To compare two versions of Ottla: the client has no such option but the partition."""
+
+    def run(bootstrap: str, topic: str, meter: Meter) -> None:
+        from ottla import Producer
+
+        with Producer(bootstrap, settings=OURS) as producer:
+            send: Any = producer.send
+            send, one = partial(send, **OPTIONS[option]), meter.one
+            for number in range(meter.count - 1):
+                send("written", VALUE, key=b"%d" % number)
+                one()
+            producer.flush()
+            one()
+
+    return run
+
+
 def send_many(bootstrap: str, topic: str, meter: Meter) -> None:
     from ottla import Producer
 
@@ -484,6 +509,7 @@ BY_NAME: Final[dict[str, Contender]] = {
         Contender(name="ottla: batch handler, send_many", run=sending(batch=True), raw=_COPY.name),
         _AIO_COPY,
         Contender(name="ottla: asyncio handler that sends", run=asyncio_sending, raw=_AIO_COPY.name, slower=4),
+        *(Contender(name=f"ottla: send, {option}", run=send_with(option)) for option in OPTIONS),
         *(_PRODUCE, _SEND, _SEND_MANY, *map(_with_headers, (_PRODUCE, _SEND, _SEND_MANY))),
         _AIO_SEND,
         Contender(name="ottla: asyncio send", run=asyncio_producer("ottla"), raw=_AIO_SEND.name, slower=4),
