@@ -1,10 +1,10 @@
 """How much memory does a service take whose handler is slow, when all of its partitions have a backlog?
 
     python benchmarks/flow_memory.py [--shell threads|asyncio|columns] [--partitions 60] [--mb 20] [--seconds 30]
-                                     [--total-mb 128 | --total-mb 0: as good as no total limit]
+                                     [--headers] [--total-mb 128 | --total-mb 0: as good as no total limit]
 
-A broker in a child process gets `--mb` MiB per partition; the service, in another one, handles one record every 20 ms
-(a handler of columns: one batch).
+A broker in a child process gets `--mb` MiB per partition, in values, or with `--headers` in a header of each record;
+the service, in another one, handles one record every 20 ms (a handler of columns: one batch).
 Printed: what the buffers held at most as their owner counts it, and the largest resident set of the service's process
 beside the one it had before, when it had handled a record of another topic.
 """
@@ -37,8 +37,8 @@ def rss_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def fill(bootstrap: str, partitions: int, mb: float) -> None:
-    """Every partition gets as much: values that no codec makes smaller."""
+def fill(bootstrap: str, partitions: int, mb: float, *, in_headers: bool) -> None:
+    """Every partition gets as much, that no codec makes smaller."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -46,12 +46,13 @@ def fill(bootstrap: str, partitions: int, mb: float) -> None:
     for created in admin.create_topics([NewTopic(TOPIC, partitions, 1), NewTopic(WARM, 1, 1)]).values():
         created.result()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    value = os.urandom(RECORD_BYTES)
+    load = os.urandom(RECORD_BYTES)
+    value, headers = (b"v", [("load", load)]) if in_headers else (load, [])
     producer.produce(WARM, value)
     for number in range(round(mb * 2**20 / RECORD_BYTES) * partitions):
         while True:
             try:
-                producer.produce(TOPIC, value, partition=number % partitions)
+                producer.produce(TOPIC, value, partition=number % partitions, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -104,10 +105,12 @@ def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
     print(json.dumps(figures))
 
 
-def measured(shell: str, *, partitions: int, mb: float, seconds: float, total_mb: int) -> dict[str, float]:
+def measured(
+    shell: str, *, partitions: int, mb: float, seconds: float, total_mb: int, in_headers: bool = False
+) -> dict[str, float]:
     """`buffered_records`, `buffered_mb`, `rss_mb` and `rss_before_mb` of a service, after `seconds`."""
     with servers.started("ottla", [*servers.OTTLA, "--port", "0"]) as broker:
-        fill(broker.bootstrap, partitions, mb)
+        fill(broker.bootstrap, partitions, mb, in_headers=in_headers)
         own = ["--shell", shell, "--seconds", str(seconds), "--total-mb", str(total_mb)]
         child = subprocess.run(
             [sys.executable, __file__, "--serve", broker.bootstrap, *own],
@@ -126,6 +129,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=60)
     parser.add_argument("--mb", type=float, default=20.0, help="MiB in each partition")
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--headers", action="store_true", help="10 KB in a header of each record, not in its value")
     parser.add_argument("--total-mb", type=int, default=128, help="total_bytes in MiB; 0 for as good as no limit")
     parser.add_argument("--serve", metavar="BOOTSTRAP", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -134,7 +138,12 @@ def main() -> None:
         serve(options.shell, options.serve, options.seconds, total_mb)
         return
     figures = measured(
-        options.shell, partitions=options.partitions, mb=options.mb, seconds=options.seconds, total_mb=total_mb
+        options.shell,
+        partitions=options.partitions,
+        mb=options.mb,
+        seconds=options.seconds,
+        total_mb=total_mb,
+        in_headers=options.headers,
     )
     print(
         f"{options.shell}: {options.partitions} partitions with {options.mb:g} MiB each: "
