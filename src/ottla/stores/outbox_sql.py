@@ -57,46 +57,83 @@ class OutboxDialect:
     as_list: Callable[[list[object]], object]
 
 
-_EXISTS: Final = Statement("select 1 from ottla_outbox cross join ottla_outbox_relay where 1 = 0")
-
 _COLUMNS: Final = "topic, partition, key, value, headers, timestamp_ms, message_id"
-
-# The size of a batch is bounded before its values are read: `before` is how many bytes the rows ahead have.
-#
-# Rows are to be looked at in the order of their ids until there are enough. A planner that expects few of them to be
-# left over reads and sorts them all instead, and PostgreSQL expects that of `is null` and of `not exists` wherever its
-# statistics are of an emptier table, as an outbox usually is: with 200,000 rows a batch took 0.5 to 2.5 s. Of a `case`
-# it expects half.
-_READ: Final = (
-    "with head as (select id, "
-    "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(headers) as size "
-    "from ottla_outbox o where case when parked_at is null then true else false end and not (topic {in_skipped}) "
-    "and case when exists (select 1 from ottla_outbox p where p.parked_at is not null and p.topic = o.topic "
-    "and p.key = o.key and p.id < o.id) then false else true end "
-    "order by id limit :most_rows), "
-    "sized as (select id, sum(size) over (order by id) - size as before from head) "
-    "select o.id, o.topic, o.partition, o.key, o.value, o.headers, o.timestamp_ms, o.message_id "
-    "from ottla_outbox o join sized on sized.id = o.id where before < :most_bytes order by o.id"
-)
 
 _LAG_ROWS: Final = 100_000
 """Rows are counted up to this number: a full count would be too slow."""
 
-_LAG: Final = (
-    "select (select count(*) from (select 1 from ottla_outbox where parked_at is null limit "
-    f"{_LAG_ROWS}) as waiting), "
-    "(select {age} from ottla_outbox where parked_at is null order by id limit 1), "
-    "(select count(*) from ottla_outbox where parked_at is not null), "
-    "(select reason from ottla_outbox where parked_at is not null order by id limit 1)"
-)
 
-_SHOWN_BY_POSTGRESQL: Final = (
-    "select id, topic, partition, key, octet_length(value), message_id, "
-    "greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint)), reason "
-    "from ottla_outbox where "
-)
+def _dialect(
+    name: str,
+    *,
+    schema: str,
+    add: str,
+    now: str,
+    lease_end: str,
+    lease_left_ms: str,
+    age_ms: str,
+    length: str,
+    in_ids: str,
+    in_skipped: str,
+    missing_rights: str | None = None,
+) -> OutboxDialect:
+    """Return the statements in one database's words."""
+    shown = (
+        f"select id, topic, partition, key, {length}(value), message_id, {age_ms}, reason from ottla_outbox "
+        "where {} order by id"
+    )
+    return OutboxDialect(
+        schema=schema,
+        exists=Statement("select 1 from ottla_outbox cross join ottla_outbox_relay where 1 = 0"),
+        add=Statement(add),
+        claim=Statement(
+            f"insert into ottla_outbox_relay as r (name, owner, free_at) values ('relay', :owner, {lease_end}) "
+            "on conflict (name) do update set owner = excluded.owner, free_at = excluded.free_at, "
+            f"since = case when r.owner = excluded.owner then r.since else {now} end "
+            f"where r.owner = excluded.owner or r.free_at <= {now} returning 1"
+        ),
+        release=Statement(f"update ottla_outbox_relay set free_at = {now} where owner = :owner returning 1"),
+        # The size of a batch is bounded before its values are read: `before` is how many bytes the rows ahead have.
+        #
+        # Rows are to be looked at in the order of their ids until there are enough. A planner that expects few of them
+        # to be left over reads and sorts them all instead, and PostgreSQL expects that of `is null` and of `not exists`
+        # wherever its statistics are of an emptier table, as an outbox usually is: with 200,000 rows a batch took 0.5
+        # to 2.5 s. Of a `case` it expects half.
+        read=Statement(
+            f"with head as (select id, coalesce({length}(key), 0) + coalesce({length}(value), 0) + {length}(headers) "
+            "as size from ottla_outbox o where case when parked_at is null then true else false end "
+            f"and not (topic {in_skipped}) "
+            "and case when exists (select 1 from ottla_outbox p where p.parked_at is not null and p.topic = o.topic "
+            "and p.key = o.key and p.id < o.id) then false else true end "
+            "order by id limit :most_rows), "
+            "sized as (select id, sum(size) over (order by id) - size as before from head) "
+            "select o.id, o.topic, o.partition, o.key, o.value, o.headers, o.timestamp_ms, o.message_id "
+            "from ottla_outbox o join sized on sized.id = o.id where before < :most_bytes order by o.id"
+        ),
+        delete=Statement(f"delete from ottla_outbox where id {in_ids} returning 1"),
+        park=Statement(f"update ottla_outbox set parked_at = {now}, reason = :reason where id = :id returning 1"),
+        lag=Statement(
+            "select (select count(*) from (select 1 from ottla_outbox where parked_at is null limit "
+            f"{_LAG_ROWS}) as waiting), "
+            f"(select {age_ms} from ottla_outbox where parked_at is null order by id limit 1), "
+            "(select count(*) from ottla_outbox where parked_at is not null), "
+            "(select reason from ottla_outbox where parked_at is not null order by id limit 1)"
+        ),
+        show=Statement(f"{shown.format('(parked_at is not null or :all = 1)')} limit :most_rows"),
+        refused=Statement(shown.format(f"id {in_ids} and parked_at is not null")),
+        unpark=Statement(
+            "update ottla_outbox set parked_at = null, reason = null "
+            f"where id {in_ids} and parked_at is not null returning id"
+        ),
+        drop=Statement(f"delete from ottla_outbox where id {in_ids} and parked_at is not null returning id"),
+        relay=Statement(f"select owner, {lease_left_ms} from ottla_outbox_relay"),
+        missing_rights=None if missing_rights is None else Statement(missing_rights),
+        as_list=DIALECTS[name].as_list,
+    )
 
-POSTGRESQL: Final = OutboxDialect(
+
+POSTGRESQL: Final = _dialect(
+    "postgresql",
     schema="""\
 create table if not exists ottla_outbox (
   id bigint generated always as identity primary key,
@@ -109,56 +146,31 @@ create index if not exists ottla_outbox_parked on ottla_outbox (topic, key) wher
 create table if not exists ottla_outbox_relay (
   name text primary key, owner text not null, since timestamptz not null default now(), free_at timestamptz not null);
 """,
-    exists=_EXISTS,
-    add=Statement(
+    add=(
         f"with held as (select pg_advisory_xact_lock({LOCK_CLASS}, cast(:lock as int))) "
         f"insert into ottla_outbox ({_COLUMNS}) select cast(:topic as text), cast(:partition as int), "
         "cast(:key as bytea), cast(:value as bytea), cast(:headers as text), cast(:timestamp_ms as bigint), "
         "cast(:message_id as text) from held"
     ),
-    claim=Statement(
-        "insert into ottla_outbox_relay as r (name, owner, free_at) "
-        "values ('relay', :owner, now() + :lease_ms * interval '1 millisecond') on conflict (name) do update "
-        "set owner = excluded.owner, free_at = excluded.free_at, "
-        "since = case when r.owner = excluded.owner then r.since else now() end "
-        "where r.owner = excluded.owner or r.free_at <= now() returning 1"
-    ),
-    release=Statement("update ottla_outbox_relay set free_at = now() where owner = :owner returning 1"),
-    read=Statement(_READ.format(in_skipped="= any(cast(:skipped as text[]))")),
-    delete=Statement("delete from ottla_outbox where id = any(cast(:ids as bigint[])) returning 1"),
-    park=Statement("update ottla_outbox set parked_at = now(), reason = :reason where id = :id returning 1"),
-    lag=Statement(
-        _LAG.format(age="greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint))")
-    ),
-    show=Statement(_SHOWN_BY_POSTGRESQL + "(parked_at is not null or :all = 1) order by id limit :most_rows"),
-    refused=Statement(_SHOWN_BY_POSTGRESQL + "id = any(cast(:ids as bigint[])) and parked_at is not null order by id"),
-    unpark=Statement(
-        "update ottla_outbox set parked_at = null, reason = null "
-        "where id = any(cast(:ids as bigint[])) and parked_at is not null returning id"
-    ),
-    drop=Statement(
-        "delete from ottla_outbox where id = any(cast(:ids as bigint[])) and parked_at is not null returning id"
-    ),
-    relay=Statement(
-        "select owner, cast(extract(epoch from free_at - clock_timestamp()) * 1000 as bigint) from ottla_outbox_relay"
-    ),
-    missing_rights=Statement(
+    now="now()",
+    lease_end="now() + :lease_ms * interval '1 millisecond'",
+    lease_left_ms="cast(extract(epoch from free_at - clock_timestamp()) * 1000 as bigint)",
+    age_ms="greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint))",
+    length="octet_length",
+    in_ids="= any(cast(:ids as bigint[]))",
+    in_skipped="= any(cast(:skipped as text[]))",
+    missing_rights=(
         "select needed, name from (values ('update', 'ottla_outbox'), ('delete', 'ottla_outbox'), "
         "('insert', 'ottla_outbox_relay'), ('update', 'ottla_outbox_relay')) as wanted (needed, name) "
         "where not case when needed = 'delete' then has_table_privilege(name, needed) "
         "else has_any_column_privilege(name, needed) end"
     ),
-    as_list=DIALECTS["postgresql"].as_list,
 )
 
 _NOW_MS: Final = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 
-_SHOWN_BY_SQLITE: Final = (
-    "select id, topic, partition, key, length(value), message_id, "
-    f"max(0, {_NOW_MS} - added_at), reason from ottla_outbox where "
-)
-
-SQLITE: Final = OutboxDialect(
+SQLITE: Final = _dialect(
+    "sqlite",
     schema=f"""\
 create table if not exists ottla_outbox (
   id integer primary key autoincrement,
@@ -170,39 +182,17 @@ create index if not exists ottla_outbox_parked on ottla_outbox (topic, key) wher
 create table if not exists ottla_outbox_relay (
   name text primary key, owner text not null, since integer not null default ({_NOW_MS}), free_at integer not null);
 """,
-    exists=_EXISTS,
-    add=Statement(
+    add=(
         f"insert into ottla_outbox ({_COLUMNS}) "
         "values (:topic, :partition, :key, :value, :headers, :timestamp_ms, :message_id)"
     ),
-    claim=Statement(
-        f"insert into ottla_outbox_relay as r (name, owner, free_at) values ('relay', :owner, {_NOW_MS} + :lease_ms) "
-        "on conflict (name) do update set owner = excluded.owner, free_at = excluded.free_at, "
-        f"since = case when r.owner = excluded.owner then r.since else {_NOW_MS} end "
-        f"where r.owner = excluded.owner or r.free_at <= {_NOW_MS} returning 1"
-    ),
-    release=Statement(f"update ottla_outbox_relay set free_at = {_NOW_MS} where owner = :owner returning 1"),
-    read=Statement(
-        _READ.replace("octet_length(", "length(").format(in_skipped="in (select value from json_each(:skipped))")
-    ),
-    delete=Statement("delete from ottla_outbox where id in (select value from json_each(:ids)) returning 1"),
-    park=Statement(f"update ottla_outbox set parked_at = {_NOW_MS}, reason = :reason where id = :id returning 1"),
-    lag=Statement(_LAG.format(age=f"max(0, {_NOW_MS} - added_at)")),
-    show=Statement(_SHOWN_BY_SQLITE + "(parked_at is not null or :all = 1) order by id limit :most_rows"),
-    refused=Statement(
-        _SHOWN_BY_SQLITE + "id in (select value from json_each(:ids)) and parked_at is not null order by id"
-    ),
-    unpark=Statement(
-        "update ottla_outbox set parked_at = null, reason = null "
-        "where id in (select value from json_each(:ids)) and parked_at is not null returning id"
-    ),
-    drop=Statement(
-        "delete from ottla_outbox where id in (select value from json_each(:ids)) and parked_at is not null "
-        "returning id"
-    ),
-    relay=Statement(f"select owner, free_at - {_NOW_MS} from ottla_outbox_relay"),
-    missing_rights=None,
-    as_list=DIALECTS["sqlite"].as_list,
+    now=_NOW_MS,
+    lease_end=f"{_NOW_MS} + :lease_ms",
+    lease_left_ms=f"free_at - {_NOW_MS}",
+    age_ms=f"max(0, {_NOW_MS} - added_at)",
+    length="length",
+    in_ids="in (select value from json_each(:ids))",
+    in_skipped="in (select value from json_each(:skipped))",
 )
 
 OUTBOX_DIALECTS: Final[Mapping[str, OutboxDialect]] = {"postgresql": POSTGRESQL, "sqlite": SQLITE}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ottla.clock import SystemClock
 from ottla.errors import ConfigError, InputError
-from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession, SqlStore
+from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession, SqlStore
 from ottla.stores.sql_text import POSTGRESQL, Statement, array_literal
 
 try:
@@ -53,7 +53,7 @@ class Postgres(SqlStore):
         self._close = close
         self._async_connect = async_connect
         self._async_close = async_close
-        self._operations = Operations(_OVER_PSYCOPG, SystemClock())
+        self._clock = SystemClock()
         self.dialect = POSTGRESQL
         self.schema = POSTGRESQL.schema
         """The statements that create the tables."""
@@ -78,7 +78,7 @@ class Postgres(SqlStore):
         except BaseException:
             connection.close()
             raise
-        return SqlSession(_PostgresConnection(connection, self._close), self._operations)
+        return SqlSession(_PostgresConnection(connection, self._close), _OVER_PSYCOPG, self._clock)
 
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
@@ -96,7 +96,7 @@ class Postgres(SqlStore):
         except BaseException:
             await connection.close()
             raise
-        return AsyncSqlSession(_AsyncPostgresConnection(connection, self._async_close), self._operations)
+        return AsyncSqlSession(_AsyncPostgresConnection(connection, self._async_close), _OVER_PSYCOPG, self._clock)
 
     def connection(self) -> _PostgresConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
@@ -163,70 +163,50 @@ def _shown(conninfo: str) -> str:
     return " ".join(f"{name}={value}" for name, value in parts.items() if "password" not in name)
 
 
-class _PostgresConnection:
-    def __init__(self, connection: Connection[Any], close: Callable[[Any], Any] | None) -> None:
+class _Connected:
+    """An open connection of psycopg, and how it is given back."""
+
+    def __init__(self, connection: Any, close: Callable[[Any], Any] | None) -> None:
         self.transaction: Any = connection
-        self._connection = connection
-        self._close = close
+        self._give_back = close
 
     @property
     def is_in_transaction(self) -> bool:
-        return self._connection.info.transaction_status != TransactionStatus.IDLE
+        return bool(self.transaction.info.transaction_status != TransactionStatus.IDLE)
 
-    def begin(self) -> None:
-        self._connection.execute("begin")
+    def begin(self) -> Any:
+        return self.transaction.execute("begin")
 
+    def rollback(self) -> Any:
+        return self.transaction.rollback()
+
+    def close(self) -> Any:
+        if self._give_back is None or self.transaction.broken:
+            return self.transaction.close()
+        return self._give_back(self.transaction)
+
+
+class _PostgresConnection(_Connected):
     def commit(self) -> None:
-        _check_committed(self._connection.execute("commit").statusmessage)
-
-    def rollback(self) -> None:
-        self._connection.rollback()
+        _check_committed(self.transaction.execute("commit").statusmessage)
 
     def run(self, statement: Statement, parameters: Parameters) -> Rows:
-        rows: Rows = self._connection.execute(statement.percent, parameters).fetchall()
+        rows: Rows = self.transaction.execute(statement.percent, parameters).fetchall()
         return rows
 
     run_alone = run
 
     def create(self, schema: str) -> None:
-        self._connection.execute(schema)
-
-    def close(self) -> None:
-        if self._close is not None and not self._connection.broken:
-            self._close(self._connection)
-        else:
-            self._connection.close()
+        self.transaction.execute(schema)
 
 
-class _AsyncPostgresConnection:
-    def __init__(self, connection: AsyncConnection[Any], close: Callable[[Any], Awaitable[Any]] | None) -> None:
-        self.transaction: Any = connection
-        self._connection = connection
-        self._close = close
-
-    @property
-    def is_in_transaction(self) -> bool:
-        return self._connection.info.transaction_status != TransactionStatus.IDLE
-
-    async def begin(self) -> None:
-        await self._connection.execute("begin")
-
+class _AsyncPostgresConnection(_Connected):
     async def commit(self) -> None:
-        _check_committed((await self._connection.execute("commit")).statusmessage)
-
-    async def rollback(self) -> None:
-        await self._connection.rollback()
+        _check_committed((await self.transaction.execute("commit")).statusmessage)
 
     async def run(self, statement: Statement, parameters: Parameters) -> Rows:
-        cursor = await self._connection.execute(statement.percent, parameters)
+        cursor = await self.transaction.execute(statement.percent, parameters)
         rows: Rows = await cursor.fetchall()
         return rows
 
-    async def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
-        return await self.run(statement, parameters)
-
-    async def close(self) -> None:
-        if self._close is not None and not self._connection.broken:
-            await self._close(self._connection)
-        else:
-            await self._connection.close()
+    run_alone = run

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError
-from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession, SqlStore
+from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession, SqlStore
 from ottla.stores.sql_text import DIALECTS, Statement
 
 try:
@@ -49,7 +49,7 @@ class Sql(SqlStore):
         self.dialect = DIALECTS[dialect]
         self.schema = self.dialect.schema
         """The statements that create the tables."""
-        self._operations = Operations(self.dialect, clock or SystemClock())
+        self._clock = clock or SystemClock()
 
     @property
     def stays_in_process(self) -> bool:
@@ -65,7 +65,7 @@ class Sql(SqlStore):
         for table, statement in self.dialect.exists.items():
             with _usable(table):
                 connection.run_alone(statement, {})
-        return SqlSession(connection, self._operations)
+        return SqlSession(connection, self.dialect, self._clock)
 
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
@@ -73,7 +73,7 @@ class Sql(SqlStore):
         for table, statement in self.dialect.exists.items():
             with _usable(table):
                 await connection.run_alone(statement, {})
-        return AsyncSqlSession(connection, self._operations)
+        return AsyncSqlSession(connection, self.dialect, self._clock)
 
     def connection(self) -> _SqlAlchemyConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
