@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import uuid
 
 import deltalake
 import polars
@@ -17,8 +16,9 @@ from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline, PipelineFailed
 from ottla.spark.writing import delta as module
-from ottla.spark.writing import delta_commits, table_files, table_writer
+from ottla.spark.writing import table_files, table_writer
 from ottla.spark.writing.table_files import _Files, _split
+from ottla.spark.writing.table_writer import TableWriter
 
 DAY = dt.date(2026, 1, 2)
 
@@ -112,7 +112,7 @@ def test_a_batch_that_fails_before_its_commit_shows_nothing_and_leaves_no_file(
         raise OSError("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.DeltaWriter, "_commit", fail)
+        patch.setattr(module.DeltaLakeTable, "append", fail)
         with pytest.raises(PipelineFailed, match="the store is away"):
             run(pipeline, spark)
     lake = tmp_path / "lake-v1"
@@ -134,18 +134,19 @@ def test_of_two_drivers_that_write_one_batch_one_commits_and_the_other_deletes_n
     """As when a driver that was taken for dead wakes up: it began before the other one had committed."""
     lake = str(tmp_path / "lake")
     monkeypatch.setattr(table_writer, "query_id", lambda spark: "query-1")
-    first = module.DeltaWriter(lake)
+    first = TableWriter(module.DeltaLakeTable(lake))
     first(spark.createDataFrame([(1,)], "n long"), 0)
-    late = module.DeltaWriter(lake)
-    where, name = (late, "_commit") if moment == "before it opens the table" else (delta_commits, "evolve")
-    then = getattr(where, name)
+    table = module.DeltaLakeTable(lake)
+    late = TableWriter(table)
+    name = "append" if moment == "before it opens the table" else "_evolve"
+    then = getattr(table, name)
 
     def after_the_other(*arguments):
-        monkeypatch.setattr(where, name, then)
+        monkeypatch.setattr(table, name, then)
         first(spark.createDataFrame([(2,)], "n long"), 1)
         return then(*arguments)
 
-    monkeypatch.setattr(where, name, after_the_other)
+    monkeypatch.setattr(table, name, after_the_other)
     with pytest.raises(ConfigError, match="batch 1 of this query is in the table already"):
         late(spark.createDataFrame([(2,)], "n long"), 1)
     assert sorted(polars.read_delta(lake)["n"].to_list()) == [1, 2]
@@ -155,7 +156,7 @@ def test_of_two_drivers_that_write_one_batch_one_commits_and_the_other_deletes_n
 def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark, tmp_path, monkeypatch):
     lake = str(tmp_path / "lake")
     monkeypatch.setattr(table_writer, "query_id", lambda spark: "query-1")
-    append = module.DeltaWriter(lake)
+    append = TableWriter(module.DeltaLakeTable(lake))
     append(spark.createDataFrame([(1,)], "n long"), 0)
     append(spark.createDataFrame([(1,)], "n long"), 0)  # repeated
     append(spark.createDataFrame([(2, "two")], "n long, text string"), 1)
@@ -166,10 +167,11 @@ def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark,
     assert rows == [(1, None), (2, "two"), (3, None)]
     with pytest.raises(ConfigError, match=r"found column n with .*long.*, wanted .*string"):
         append(spark.createDataFrame([("x",)], "n string"), 4)
+    by_n = TableWriter(module.DeltaLakeTable(lake, partition_by=["n"]))
     with pytest.raises(ConfigError, match=r"found a table with partitions by \[\], wanted \['n'\]"):
-        module.DeltaWriter(lake, partition_by=["n"])(spark.createDataFrame([(5, "x")], "n long, text string"), 5)
+        by_n(spark.createDataFrame([(5, "x")], "n long, text string"), 5)
     with pytest.raises(ConfigError, match="partition_by n: found a column of type double, wanted"):
-        module.DeltaWriter(str(uuid.uuid4()), partition_by=["n"])(spark.createDataFrame([(5.0,)], "n double"), 5)
+        by_n(spark.createDataFrame([(5.0,)], "n double"), 6)
     assert polars.read_delta(lake).height == 3
 
 
@@ -177,7 +179,7 @@ def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark,
 def test_rows_of_a_key_are_updated_inserted_and_deleted_by_the_newest_of_a_batch(spark, tmp_path, monkeypatch):
     lake = str(tmp_path / "lake")
     monkeypatch.setattr(table_writer, "query_id", lambda spark: "query-1")
-    merge = module.DeltaMerger(lake, key=["id"], order_by="offset", delete="name IS NULL")
+    merge = TableWriter(module.DeltaLakeTable(lake), key=["id"], order_by="offset", delete="name IS NULL")
     schema = "id long, name string, offset long"
 
     def rows(*values, columns=schema):

@@ -13,7 +13,8 @@ from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline, PipelineFailed
 from ottla.spark.writing import iceberg as module
-from ottla.spark.writing import iceberg_commits, table_writer
+from ottla.spark.writing import table_writer
+from ottla.spark.writing.table_writer import TableWriter
 
 pytestmark = pytest.mark.spark
 
@@ -113,7 +114,7 @@ def test_a_catalog_or_store_that_is_away_costs_a_restart_and_no_row(
     send(kafka, pipeline, range(4, 8))
     where = tmp_path / ("catalog.db" if away == "the catalog" else "warehouse")
     hidden = where.with_name("hidden")
-    commit = iceberg_commits.IcebergTable.commit
+    commit = module.IcebergTable._commit
 
     def while_it_is_away(*arguments):
         where.rename(hidden)
@@ -125,7 +126,7 @@ def test_a_catalog_or_store_that_is_away_costs_a_restart_and_no_row(
             hidden.rename(where)
 
     with monkeypatch.context() as patch:
-        patch.setattr(iceberg_commits.IcebergTable, "commit", while_it_is_away)
+        patch.setattr(module.IcebergTable, "_commit", while_it_is_away)
         with pytest.raises(PipelineFailed):
             run(pipeline, spark)
     assert [n for n, _ in rows_of(catalog, "shop.lake_v1")] == list(range(4))
@@ -142,27 +143,27 @@ def test_of_two_drivers_that_write_one_batch_one_commits_and_the_other_deletes_n
     spark, monkeypatch, catalog, of_one_query, moment
 ):
     """As when a driver that was taken for dead wakes up: it began before the other one had committed."""
-    first = module.IcebergWriter("shop.lake", catalog=catalog)
+    first = TableWriter(module.IcebergTable("shop.lake", catalog=catalog))
     first(spark.createDataFrame([(1,)], "n long"), 0)
-    late = module.IcebergWriter("shop.lake", catalog=catalog)
-    name = "commit" if moment == "before it reads the number" else "_evolve"
-    then = getattr(iceberg_commits.IcebergTable, name)
+    late = TableWriter(module.IcebergTable("shop.lake", catalog=catalog))
+    name = "_commit" if moment == "before it reads the number" else "_evolve"
+    then = getattr(module.IcebergTable, name)
 
     def after_the_other(*arguments):
-        monkeypatch.setattr(iceberg_commits.IcebergTable, name, then)
+        monkeypatch.setattr(module.IcebergTable, name, then)
         first(spark.createDataFrame([(2,)], "n long"), 1)
         return then(*arguments)
 
-    monkeypatch.setattr(iceberg_commits.IcebergTable, name, after_the_other)
+    monkeypatch.setattr(module.IcebergTable, name, after_the_other)
     with pytest.raises(ConfigError, match="batch 1 of this query is in the table already"):
         late(spark.createDataFrame([(2,)], "n long"), 1)
     assert rows_of(catalog, "shop.lake") == [(1,), (2,)]
 
 
 def test_a_commit_goes_behind_those_of_other_writers(spark, monkeypatch, catalog, of_one_query):
-    ours = module.IcebergWriter("shop.lake", catalog=catalog)
+    ours = TableWriter(module.IcebergTable("shop.lake", catalog=catalog))
     ours(spark.createDataFrame([(1,)], "n long"), 0)
-    evolve, others = iceberg_commits.IcebergTable._evolve, [2, 3]
+    evolve, others = module.IcebergTable._evolve, [2, 3]
 
     def after_another(*arguments):
         evolve(*arguments)
@@ -170,16 +171,16 @@ def test_a_commit_goes_behind_those_of_other_writers(spark, monkeypatch, catalog
             table = table_of(catalog, "shop.lake")
             table.append(table.scan().to_arrow().slice(0, 1).set_column(0, "n", [[others.pop()]]))
 
-    monkeypatch.setattr(iceberg_commits.IcebergTable, "_evolve", after_another)
+    monkeypatch.setattr(module.IcebergTable, "_evolve", after_another)
     ours(spark.createDataFrame([(4,)], "n long"), 1)
     assert rows_of(catalog, "shop.lake") == [(1,), (2,), (3,), (4,)]
-    others += range(50, 50 + iceberg_commits._TRIES)
+    others += range(50, 50 + module._TRIES)
     with pytest.raises(CommitFailedException):
         ours(spark.createDataFrame([(5,)], "n long"), 2)
 
 
 def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark, catalog, of_one_query):
-    append = module.IcebergWriter("shop.lake", catalog=catalog)
+    append = TableWriter(module.IcebergTable("shop.lake", catalog=catalog))
     append(spark.createDataFrame([(1,)], "n int"), 0)
     append(spark.createDataFrame([(1,)], "n int"), 0)  # repeated
     append(spark.createDataFrame([(2, "two")], "n long, text string"), 1)
@@ -190,15 +191,15 @@ def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark,
     with pytest.raises(ConfigError, match=r"shop\.lake: .*n.*long.*string"):
         append(spark.createDataFrame([("x",)], "n string"), 4)
     with pytest.raises(ConfigError, match=r"found a table with partitions by \[\], wanted \['n'\]"):
-        module.IcebergWriter("shop.lake", catalog=catalog, partition_by=["n"])(
+        TableWriter(module.IcebergTable("shop.lake", catalog=catalog, partition_by=["n"]))(
             spark.createDataFrame([(5, "x")], "n long, text string"), 5
         )
     with pytest.raises(ConfigError, match="partition_by n: found a column of type double, wanted"):
-        module.IcebergWriter("shop.other", catalog=catalog, partition_by=["n"])(
+        TableWriter(module.IcebergTable("shop.other", catalog=catalog, partition_by=["n"]))(
             spark.createDataFrame([(5.0,)], "n double"), 5
         )
     with pytest.raises(ConfigError, match="found table 'lake', wanted its namespace too"):
-        module.IcebergWriter("lake", catalog=catalog)
+        module.IcebergTable("lake", catalog=catalog)
     assert len(rows_of(catalog, "shop.lake")) == 3
 
 
@@ -207,7 +208,7 @@ def test_values_of_every_type_come_back(spark, catalog, of_one_query):
     times = "TIMESTAMP '2026-01-02 03:04:05+02:00' t, DATE '2026-01-02' day"
     select = f"SELECT {numbers}, {times}, true b, X'FF00' x, array('a', null) a"
     rows = spark.sql(f"{select}, repeat('k', 200) kind UNION ALL {select}, CAST(NULL AS STRING) kind")
-    module.IcebergWriter("shop.lake", catalog=catalog, partition_by=["kind", "day", "b", "n"])(rows, 0)
+    TableWriter(module.IcebergTable("shop.lake", catalog=catalog, partition_by=["kind", "day", "b", "n"]))(rows, 0)
     found = table_of(catalog, "shop.lake").scan().to_arrow().sort_by("kind").to_pylist()
     assert found[0] | {"kind": None} == found[1]
     assert found[0]["kind"] == "k" * 200
@@ -220,7 +221,7 @@ def test_values_of_every_type_come_back(spark, catalog, of_one_query):
 
 
 def test_rows_of_a_key_are_updated_inserted_and_deleted_by_the_newest_of_a_batch(spark, catalog, of_one_query):
-    merge = module.IcebergMerger("shop.lake", catalog=catalog, key=["id"], order_by="offset", delete="name IS NULL")
+    merge = TableWriter(module.IcebergTable("shop.lake", catalog=catalog), key=["id"], delete="name IS NULL")
     schema = "id long, name string, offset long"
 
     def rows(*values, columns=schema):
@@ -244,8 +245,10 @@ def test_rows_of_a_key_are_updated_inserted_and_deleted_by_the_newest_of_a_batch
 
 
 def test_a_key_may_have_several_columns_and_the_table_partitions(spark, catalog, of_one_query):
-    merge = module.IcebergMerger(
-        "shop.lake", catalog=catalog, key=["shop", "day"], order_by="offset", delete="n IS NULL", partition_by=["shop"]
+    merge = TableWriter(
+        module.IcebergTable("shop.lake", catalog=catalog, partition_by=["shop"]),
+        key=["shop", "day"],
+        delete="n IS NULL",
     )
 
     def rows(*values):

@@ -18,7 +18,8 @@ from spark_processes import environment
 from ottla.serdes import Avro, SerdeContext
 from ottla.spark import Pipeline
 from ottla.spark.writing import table_writer
-from ottla.spark.writing.delta import DeltaMerger, DeltaWriter
+from ottla.spark.writing.delta import DeltaLakeTable
+from ottla.spark.writing.table_writer import TableWriter
 from ottla.testing.registry import EmbeddedRegistry
 
 pytestmark = pytest.mark.spark
@@ -74,9 +75,11 @@ def test_spark_reads_a_delta_table_with_its_own_reader(spark, monkeypatch, tmp_p
     """After appends, a new column, an update and a deletion by key."""
     monkeypatch.setattr(table_writer, "query_id", lambda spark: "query-1")
     lake = str(tmp_path / "lake")
-    DeltaWriter(lake, partition_by=["kind"])(spark.createDataFrame([(1, "a"), (2, "b/c")], "n long, kind string"), 0)
-    DeltaWriter(lake, partition_by=["kind"])(spark.createDataFrame([(3, None)], "n long, kind string"), 1)
-    merge = DeltaMerger(lake, key=["n"], order_by="o", delete="gone", partition_by=["kind"])
+    table = DeltaLakeTable(lake, partition_by=["kind"])
+    append = TableWriter(table)
+    append(spark.createDataFrame([(1, "a"), (2, "b/c")], "n long, kind string"), 0)
+    append(spark.createDataFrame([(3, None)], "n long, kind string"), 1)
+    merge = TableWriter(table, key=["n"], order_by="o", delete="gone")
     merge(
         spark.createDataFrame([(1, "z", 1, False), (2, None, 2, True)], "n long, kind string, o long, gone boolean"), 2
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.spark.pipeline.parts import DeltaSink, IcebergSink, LakeSink
-from ottla.spark.writing.delta import DeltaMerger, DeltaWriter
-from ottla.spark.writing.iceberg import IcebergMerger, IcebergWriter
-from ottla.spark.writing.table_writer import TableWriter
+from ottla.spark.writing.delta import DeltaLakeTable
+from ottla.spark.writing.iceberg import IcebergTable
+from ottla.spark.writing.table_writer import LakeTable, TableWriter
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline.definition import Pipeline
@@ -15,24 +15,14 @@ if TYPE_CHECKING:
 
 def table_writer(pipeline: Pipeline, sink: LakeSink) -> TableWriter:
     """Return what appends a batch to the table, or merges it by key."""
-    place = table_place(pipeline, sink)
+    place, by = table_place(pipeline, sink), sink.partition_by
+    table: LakeTable
     if isinstance(sink, DeltaSink):
-        if not sink.key:
-            return DeltaWriter(place, partition_by=sink.partition_by)
-        return DeltaMerger(
-            place, key=sink.key, order_by=sink.order_by, delete=sink.delete, partition_by=sink.partition_by
-        )
-    assert isinstance(sink, IcebergSink)
-    if not sink.key:
-        return IcebergWriter(place, catalog=sink.catalog, partition_by=sink.partition_by)
-    return IcebergMerger(
-        place,
-        catalog=sink.catalog,
-        key=sink.key,
-        order_by=sink.order_by,
-        delete=sink.delete,
-        partition_by=sink.partition_by,
-    )
+        table = DeltaLakeTable(place, partition_by=by)
+    else:
+        assert isinstance(sink, IcebergSink)
+        table = IcebergTable(place, catalog=sink.catalog, partition_by=by)
+    return TableWriter(table, key=sink.key, order_by=sink.order_by, delete=sink.delete)
 
 
 def table_place(pipeline: Pipeline, sink: LakeSink) -> str:

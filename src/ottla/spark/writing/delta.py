@@ -1,42 +1,54 @@
-"""Delta tables: a micro-batch is appended, or merged by key, in one commit."""
+"""Delta tables: a micro-batch is appended, or merged by key, in one commit.
+
+A commit carries the batch's number under the query's id, as one of Delta's application transactions. It fails when the
+table has got another commit of that id since it was opened.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.errors import ConfigError
 from ottla.spark.checkpoints.foreign_files import arrow_file_system
-from ottla.spark.writing.delta_commits import check_installed, committed_once, last_committed, opened
 from ottla.spark.writing.table_files import Root
-from ottla.spark.writing.table_writer import DELETES, TableAppender, TableMerger
+from ottla.spark.writing.table_writer import DELETES, LakeTable, arrow_columns, is_there_twice
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
-class DeltaWriter(TableAppender):
-    """Appends each micro-batch to a Delta table."""
+class DeltaLakeTable(LakeTable):
+    """The Delta table at a location. Raises `ConfigError` without the package `deltalake`."""
 
     def __init__(self, location: str, *, partition_by: Sequence[str] = ()) -> None:
-        check_installed()
+        try:
+            import deltalake  # noqa: F401
+        except ImportError as error:
+            raise ConfigError("write_delta needs deltalake: pip install 'ottla[delta]'") from error
         super().__init__(partition_by=partition_by)
+        self.left_out = self.partition_by  # Delta has their values in its log
         self._location = location
 
-    def _last_committed(self, query: str) -> int:
-        return last_committed(self._location, query)
+    def last_committed(self, query: str) -> int:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
-    @property
-    def _left_out(self) -> tuple[str, ...]:
-        return self._partition_by  # Delta has their values in its log
+        try:
+            found = DeltaTable(self._location).transaction_version(query)
+        except TableNotFoundError:
+            return -1
+        return -1 if found is None else int(found)
 
-    def _root(self, rows: DataFrame) -> Root:
+    def root(self, rows: DataFrame) -> Root:
         return partial(arrow_file_system, self._location)
 
-    def _commit(self, rows: DataFrame, written: Sequence[Any], query: str, number: int) -> None:
+    def append(self, rows: DataFrame, written: Sequence[Any], query: str, number: int) -> None:
         from deltalake.transaction import AddAction
 
         now_ms = time.time_ns() // 1_000_000
@@ -44,41 +56,21 @@ class DeltaWriter(TableAppender):
             AddAction(row.path, row.size, json.loads(row.partition), now_ms, True, json.dumps({"numRecords": row.rows}))
             for row in written
         ]
-        table = opened(self._location, rows, self._partition_by)
-        with committed_once(table, self._location, query, number) as properties:
+        table = self._opened(rows)
+        with self._committed_once(table, query, number) as properties:
             table.create_write_transaction(
                 actions,
                 mode="append",
                 schema=table.schema(),
-                partition_by=list(self._partition_by) or None,
+                partition_by=list(self.partition_by) or None,
                 commit_properties=properties,
             )
 
-
-class DeltaMerger(TableMerger):
-    """Merges each micro-batch into a Delta table by key."""
-
-    def __init__(
-        self,
-        location: str,
-        *,
-        key: Sequence[str],
-        order_by: str,
-        delete: str | None = None,
-        partition_by: Sequence[str] = (),
-    ) -> None:
-        check_installed()
-        super().__init__(key=key, order_by=order_by, delete=delete, partition_by=partition_by)
-        self._location = location
-
-    def _last_committed(self, query: str) -> int:
-        return last_committed(self._location, query)
-
-    def _merge(self, rows: DataFrame, newest: pa.Table, query: str, number: int) -> None:
-        table = opened(self._location, rows, self._partition_by)
+    def merge(self, rows: DataFrame, newest: pa.Table, key: Sequence[str], query: str, number: int) -> None:
+        table = self._opened(rows)
         columns = {_quoted(name): f"source.{_quoted(name)}" for name in rows.columns}
-        is_same = " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in self._key)
-        with committed_once(table, self._location, query, number) as properties:
+        is_same = " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in key)
+        with self._committed_once(table, query, number) as properties:
             (
                 table.merge(
                     source=newest,
@@ -92,6 +84,56 @@ class DeltaMerger(TableMerger):
                 .when_not_matched_insert(columns, predicate=f"NOT source.{_quoted(DELETES)}")
                 .execute()
             )
+
+    def _opened(self, rows: DataFrame) -> Any:
+        """Return the table for rows of this schema: made if there is none, and with columns that it lacked.
+
+        Raises `ConfigError` where it has other partitions, or a column of another type.
+        """
+        from deltalake import DeltaTable, Schema
+
+        schema = Schema.from_arrow(arrow_columns(rows))
+        DeltaTable.create(self._location, schema, mode="ignore", partition_by=list(self.partition_by) or None)
+        table = DeltaTable(self._location)
+        self._evolve(table, schema)
+        return table
+
+    @contextmanager
+    def _committed_once(self, table: Any, query: str, number: int) -> Iterator[Any]:
+        """Yield the properties of the commit that is made inside. Number -1 is a batch without a repeat.
+
+        Raises `ConfigError` where the batch is in the table already, or gets there meanwhile.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        twice = is_there_twice(self._location, number)
+        # On the very state of the table that the commit begins with: another commit of the batch makes this one fail.
+        found = table.transaction_version(query)
+        if number >= 0 and found is not None and found >= number:
+            raise twice
+        try:
+            yield CommitProperties(app_transactions=[Transaction(query, number)] if number >= 0 else [])
+        except CommitFailedError as error:
+            if number >= 0 and self.last_committed(query) >= number:
+                raise twice from error
+            raise
+
+    def _evolve(self, table: Any, schema: Any) -> None:
+        """Add the columns that the table has not. Raises `ConfigError` for another type, or other partitions."""
+        found, wanted = list(table.metadata().partition_columns), list(self.partition_by)
+        if found != wanted:
+            raise ConfigError(f"{self._location}: found a table with partitions by {found}, wanted {wanted}")
+        known = {field.name: field.type for field in table.schema().fields}
+        for field in schema.fields:
+            if field.name in known and known[field.name] != field.type:
+                raise ConfigError(
+                    f"{self._location}: found column {field.name} with {known[field.name]}, wanted {field.type}: a"
+                    " table's type does not change; give the column another name, or write to a new table"
+                )
+        new = [field for field in schema.fields if field.name not in known]
+        if new:
+            table.alter.add_columns(new)
 
 
 def _quoted(name: str) -> str:

@@ -27,116 +27,103 @@ DELETES: Final = "_ottla_deletes"
 _PARTITION_TYPES: Final = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "date")
 
 
-class TableWriter(ABC):
-    """Writes each micro-batch to a table, as a function for `foreachBatch`. Number -1 is a batch without a repeat."""
+class LakeTable(ABC):
+    """A table of one format, to which the driver commits. Number -1 is a batch without a repeat."""
+
+    folder = ""
+    """The folder of data below the table's, with a slash behind it."""
+    left_out: tuple[str, ...] = ()
+    """Columns that files do not have."""
 
     def __init__(self, *, partition_by: Sequence[str]) -> None:
-        self._partition_by = tuple(partition_by)
+        self.partition_by = tuple(partition_by)
+
+    @abstractmethod
+    def last_committed(self, query: str) -> int:
+        """Return the number of the last batch of this query in the table; -1 where there is none."""
+
+    @abstractmethod
+    def root(self, rows: DataFrame) -> Root:
+        """Return where tasks write the files of the table."""
+
+    @abstractmethod
+    def append(self, rows: DataFrame, written: Sequence[Any], query: str, number: int) -> None:
+        """Add the files to the table in one commit that carries the number."""
+
+    @abstractmethod
+    def merge(self, rows: DataFrame, newest: pa.Table, key: Sequence[str], query: str, number: int) -> None:
+        """Merge the newest row of each key, in one commit that carries the number."""
+
+
+class TableWriter:
+    """Writes each micro-batch to a table, as a function for `foreachBatch`. Number -1 is a batch without a repeat.
+
+    Rows are appended as files, which the tasks write. With `key` they are updated, inserted and deleted by key: in each
+    micro-batch the newest row of each key, by one column. `delete` is an SQL expression over the rows: where it is
+    true, the row deletes its key. The driver takes these rows, so a batch should have no more than its memory holds
+    (`maxOffsetsPerTrigger`, `maxBytesPerTrigger`).
+    """
+
+    def __init__(
+        self, table: LakeTable, *, key: Sequence[str] = (), order_by: str = "offset", delete: str | None = None
+    ) -> None:
+        self._table = table
+        self._key = tuple(key)
+        self._order_by = order_by
+        self._delete = delete
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self._check(rows)
         query = query_id(rows.sparkSession) if number >= 0 else uuid.uuid4().hex
-        if number < 0 or self._last_committed(query) < number:
-            self._write(rows, query, number)
+        if number < 0 or self._table.last_committed(query) < number:
+            write = self._merge if self._key else self._append
+            write(rows, query, number)
 
-    @abstractmethod
     def _check(self, rows: DataFrame) -> None:
         """Raise `ConfigError` for rows that cannot be written."""
-
-    @abstractmethod
-    def _last_committed(self, query: str) -> int:
-        """Return the number of the last batch of this query in the table; -1 where there is none."""
-
-    @abstractmethod
-    def _write(self, rows: DataFrame, query: str, number: int) -> None:
-        """Write the rows in one commit that carries the number."""
-
-
-class TableAppender(TableWriter):
-    """Appends each micro-batch as files, which its tasks write."""
-
-    def _check(self, rows: DataFrame) -> None:
+        if self._key:
+            missing = [name for name in (*self._key, self._order_by) if name not in rows.columns]
+            if missing:
+                found = ", ".join(rows.columns)
+                raise ConfigError(f"key and order_by need {', '.join(missing)}, and the view has {found}")
+            return
         types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-        for name in self._partition_by:
+        for name in self._table.partition_by:
             if types.get(name) not in _PARTITION_TYPES:
                 found = f"a column of type {types[name]}" if name in types else f"none among {', '.join(types)}"
                 wanted = f"a column of type {', '.join(_PARTITION_TYPES)}"
                 raise ConfigError(f"partition_by {name}: found {found}, wanted {wanted}")
 
-    def _write(self, rows: DataFrame, query: str, number: int) -> None:
-        root = self._root(rows)
-        folder = f"{self._folder}ottla-{query}/{max(number, 0)}"
+    def _append(self, rows: DataFrame, query: str, number: int) -> None:
+        table = self._table
+        root = table.root(rows)
+        folder = f"{table.folder}ottla-{query}/{max(number, 0)}"
         write = partial(
             write_files,
             root=root,
             folder=folder,
             columns=arrow_columns(rows),
-            partition_by=self._partition_by,
-            left_out=self._left_out,
+            partition_by=table.partition_by,
+            left_out=table.left_out,
         )
         written = rows.mapInArrow(write, WRITTEN).collect()
         if written:
-            self._commit(rows, written, query, number)
+            table.append(rows, written, query, number)
             # Only now: of two drivers that write the same batch, the one whose commit fails must delete nothing.
             delete_files_but(root, folder, {row.path for row in written})
 
-    _folder = ""
-    """The folder of data below the table's, with a slash behind it."""
-
-    @property
-    def _left_out(self) -> tuple[str, ...]:
-        """Columns that files do not have."""
-        return ()
-
-    @abstractmethod
-    def _root(self, rows: DataFrame) -> Root:
-        """Return where tasks write the files of the table."""
-
-    @abstractmethod
-    def _commit(self, rows: DataFrame, written: Sequence[Any], query: str, number: int) -> None:
-        """Add the files to the table in one commit that carries the number."""
-
-
-class TableMerger(TableWriter):
-    """Updates, inserts and deletes rows by key: in each micro-batch the newest row of each key, by one column.
-
-    `delete` is an SQL expression over the rows: where it is true, the row deletes its key. The driver takes these rows,
-    so a batch should have no more than its memory holds (`maxOffsetsPerTrigger`, `maxBytesPerTrigger`).
-    """
-
-    def __init__(
-        self, *, key: Sequence[str], order_by: str, delete: str | None = None, partition_by: Sequence[str] = ()
-    ) -> None:
-        super().__init__(partition_by=partition_by)
-        self._key = tuple(key)
-        self._order_by = order_by
-        self._delete = delete
-
-    def _check(self, rows: DataFrame) -> None:
-        missing = [name for name in (*self._key, self._order_by) if name not in rows.columns]
-        if missing:
-            raise ConfigError(f"key and order_by need {', '.join(missing)}, and the view has {', '.join(rows.columns)}")
-
-    def _write(self, rows: DataFrame, query: str, number: int) -> None:
+    def _merge(self, rows: DataFrame, query: str, number: int) -> None:
+        """Merge the newest row of each key, with whether it deletes the key. Rows without a key are left out."""
         import pyarrow as pa
-
-        newest = self._newest(rows).toArrow()
-        if newest.num_rows:
-            columns = arrow_columns(rows).append(pa.field(DELETES, pa.bool_()))
-            self._merge(rows, newest.cast(columns), query, number)
-
-    def _newest(self, rows: DataFrame) -> DataFrame:
-        """Return the newest row of each key, with whether it deletes the key. Rows without a key are left out."""
         from pyspark.sql import functions as f
 
         deletes = f.lit(False) if self._delete is None else f.coalesce(f.expr(self._delete), f.lit(False))
         keyed = rows.withColumn(DELETES, deletes).dropna(subset=list(self._key))
-        newest = keyed.groupBy(*self._key).agg(f.max_by(f.struct(*keyed.columns), self._order_by).alias("newest"))
-        return newest.select("newest.*")
-
-    @abstractmethod
-    def _merge(self, rows: DataFrame, newest: pa.Table, query: str, number: int) -> None:
-        """Merge the newest row of each key, in one commit that carries the number."""
+        grouped = keyed.groupBy(*self._key).agg(f.max_by(f.struct(*keyed.columns), self._order_by).alias("newest"))
+        newest = grouped.select("newest.*").toArrow()
+        if newest.num_rows:
+            columns = arrow_columns(rows).append(pa.field(DELETES, pa.bool_()))
+            self._table.merge(rows, newest.cast(columns), self._key, query, number)
 
 
 def query_id(spark: SparkSession) -> str:
