@@ -15,12 +15,13 @@ All but states are requests: the owner applies them in the order of their offset
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.foreign_json import ForeignJsonError, read_json
+from ottla.foreign_json import read_json
 from ottla.records import ID_HEADER, Header, Record, topic_problem
 from ottla.schedule.headers import DELIVERED_PREFIX, RecordToWrite
 from ottla.schedule.tasks.due_times import CronTimes, DueTimes, Interval
@@ -48,6 +49,10 @@ MAX_VERSION: Final = 10
 
 _MAX_MS: Final = 10**15
 
+# Bounds of what is read: any client may write to the topic.
+Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
+Milliseconds: TypeAlias = Annotated[int, Meta(ge=0, lt=_MAX_MS)]
+
 
 class InvalidTask(ValueError):
     """Pass over the record: no owner can act on it, as any client may write there."""
@@ -62,16 +67,16 @@ def tasks_topic(schedule: str) -> str:
 class Definition:
     """A recurring task as it was declared."""
 
-    id: str
-    version: tuple[int, ...]
+    id: Text
+    version: Annotated[tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(min_length=1, max_length=MAX_VERSION)]
     """Compared number by number: 1.10 is later than 1.9."""
-    topic: str
+    topic: Text
     missed: Missed = "one"
-    expires_after_ms: int | None = None
+    expires_after_ms: Annotated[int, Meta(ge=NEVER_EXPIRES, lt=_MAX_MS)] | None = None
     """None: at the next due time. `NEVER_EXPIRES`: never."""
-    cron: str | None = None
-    tz: str = "UTC"
-    every_ms: int | None = None
+    cron: Text | None = None
+    tz: Text = "UTC"
+    every_ms: Milliseconds | None = None
 
     @property
     def due_times(self) -> DueTimes:
@@ -143,6 +148,17 @@ class StateRead:
     read_to: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StateFields:
+    """The JSON of a state's record."""
+
+    read_to: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    definition: Definition | None = None
+    next_ms: Milliseconds | None = None
+    last_ms: Milliseconds | None = None
+    is_paused: bool = False
+
+
 TaskRecord: TypeAlias = tuple[str, TaskRequest] | Trigger | TriggerDone | StateRead
 
 
@@ -203,8 +219,10 @@ def parse_task_record(record: Record[Any]) -> TaskRecord | None:
             return None
         if kind == b"definition":
             id = _id(rest)
-            definition = None if value is None else _definition(read_json(value, most_depth=2))
-            if definition is not None and definition.id != id:
+            if value is None:
+                return id, TaskRequest(offset=record.offset, at_ms=record.timestamp_ms, change=None)
+            definition = _checked(msgspec.convert(read_json(value, most_depth=2), Definition))
+            if definition.id != id:
                 return None
             return id, TaskRequest(offset=record.offset, at_ms=record.timestamp_ms, change=definition)
         if kind == b"pause" and value is not None:
@@ -216,76 +234,27 @@ def parse_task_record(record: Record[Any]) -> TaskRecord | None:
             return Trigger(key=key, id=_id(rest.rpartition(b" ")[0]), at_ms=record.timestamp_ms)
         if kind == b"state" and value is not None:
             return _state(_id(rest), read_json(value, most_depth=3))
-    except (InvalidTask, ForeignJsonError, UnicodeDecodeError):
+    except ValueError:  # InvalidTask, or what is no JSON, no such fields, or no text
         pass
     return None
 
 
 def _state(id: str, found: Any) -> StateRead:
-    fields = _mapping(found)
-    read_to, definition = _number(fields.get("read_to"), 2**63), fields.get("definition")
-    if definition is None:
-        return StateRead(id=id, state=None, read_to=read_to)
+    read = msgspec.convert(found, _StateFields)
+    if read.definition is None:
+        return StateRead(id=id, state=None, read_to=read.read_to)
     state = State(
-        definition=_definition(definition),
-        next_ms=_optional_ms(fields.get("next_ms")),
-        last_ms=_optional_ms(fields.get("last_ms")),
-        is_paused=fields.get("is_paused") is True,
+        definition=_checked(read.definition), next_ms=read.next_ms, last_ms=read.last_ms, is_paused=read.is_paused
     )
-    return StateRead(id=id, state=state, read_to=read_to)
+    return StateRead(id=id, state=state, read_to=read.read_to)
 
 
-def _definition(found: Any) -> Definition:
-    fields = _mapping(found)
-    version, expires = fields.get("version"), fields.get("expires_after_ms")
-    if not isinstance(version, list) or not 0 < len(version) <= MAX_VERSION:
+def _checked(definition: Definition) -> Definition:
+    """Return a definition that was read, if it names a topic, and its times by one of the two ways."""
+    if topic_problem(definition.topic) is not None or (definition.every_ms is None) == (definition.cron is None):
         raise InvalidTask
-    topic = _text(fields.get("topic"))
-    if topic_problem(topic) is not None:
-        raise InvalidTask
-    every_ms, cron = fields.get("every_ms"), fields.get("cron")
-    if (every_ms is None) == (cron is None):
-        raise InvalidTask
-    return Definition(
-        id=_text(fields.get("id")),
-        version=tuple(_number(part, 2**31) for part in version),
-        topic=topic,
-        missed=_missed(fields.get("missed")),
-        expires_after_ms=NEVER_EXPIRES if expires == NEVER_EXPIRES else _optional_ms(expires),
-        cron=None if cron is None else _text(cron),
-        tz=_text(fields.get("tz")),
-        every_ms=_optional_ms(every_ms),
-    )
-
-
-def _missed(found: Any) -> Missed:
-    for missed in get_args(Missed):
-        if found == missed:
-            return cast(Missed, missed)
-    raise InvalidTask
-
-
-def _mapping(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise InvalidTask
-    return found
-
-
-def _text(found: Any) -> str:
-    if not isinstance(found, str) or not 0 < len(found) <= MAX_ID:
-        raise InvalidTask
-    return found
+    return definition
 
 
 def _id(raw: bytes) -> str:
-    return _text(raw.decode())
-
-
-def _number(found: Any, end: int) -> int:
-    if type(found) is not int or not 0 <= found < end:
-        raise InvalidTask
-    return found
-
-
-def _optional_ms(found: Any) -> int | None:
-    return None if found is None else _number(found, _MAX_MS)
+    return msgspec.convert(raw.decode(), Text)
