@@ -13,7 +13,7 @@ from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
-from ottla.once.parts import Fresh, IdsOf, in_order, unavailable
+from ottla.once.parts import Fresh, IdsOf, event_place, in_order, unavailable
 from ottla.once.steps import CallHandler, ClaimIds, FindProcessed, FinishIds, ReleaseIds, RunProcedure
 
 Tell = Callable[[str, Mapping[str, object]], None]
@@ -131,7 +131,7 @@ class ClaimRuns:
                 yield FinishIds(finished)
             except StoreUnavailable as error:
                 self._unmarked.update(dict.fromkeys(finished))
-                self._event("inbox_mark_failed", {**_place(run, len(finished)), "error": str(error)})
+                self._event("inbox_mark_failed", {**event_place(run, len(finished)), "error": str(error)})
                 failure = self._exceptions.failure_of(error)
                 return unavailable(records, failure, self._ordering, is_batch=self._is_batch)
             for message_id in waiting:
@@ -166,7 +166,7 @@ class ClaimRuns:
         else:
             failures += [(record, Failure.of_outcome(self._on_duplicate)) for record in seen]
         if seen:
-            self._event("duplicates_skipped", _place(run, len(seen)))
+            self._event("duplicates_skipped", event_place(run, len(seen)))
         for record in records:
             wait_ms = busy.get(record.offset)
             if wait_ms is not None and (self._ordering is not Ordering.PARTITION or record.offset == min(busy)):
@@ -199,7 +199,3 @@ def _busy(message_id: str, wait_ms: int) -> Failure:
         message=f"message {message_id} is claimed by another member for {wait_ms} ms",
         is_outage=True,
     )
-
-
-def _place(run: Run, records: int) -> dict[str, object]:
-    return {"partition": str(run.topic_partition), "offset": run.records[0].offset, "records": records}

@@ -83,6 +83,11 @@ def unavailable(records: Sequence[AnyRecord], failure: Failure, ordering: Orderi
     return RunResult(done=(), failures=[(record, failure) for record in records])
 
 
+def event_place(run: Run, records: int) -> dict[str, object]:
+    """Return the fields of an event about so many records of a run."""
+    return {"partition": str(run.topic_partition), "offset": run.records[0].offset, "records": records}
+
+
 class Account:
     """Sums up the results of a run over several transactions."""
 

@@ -19,7 +19,7 @@ from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
-from ottla.once.parts import Account, Fresh, IdsOf, in_order, unavailable
+from ottla.once.parts import Account, Fresh, IdsOf, event_place, in_order, unavailable
 from ottla.once.steps import (
     BeginTransaction,
     CallHandler,
@@ -80,7 +80,7 @@ class TransactionRuns:
                 result = yield from self._singly(run, records, epoch, account)
             account.add(result, ())
         if account.duplicates:
-            self._event("duplicates_skipped", _place(run, account.duplicates))
+            self._event("duplicates_skipped", event_place(run, account.duplicates))
         if not account.failures and not account.untouched:
             run.done = len(run.records)
         return account.result()
@@ -161,7 +161,7 @@ class TransactionRuns:
                 is_ours = yield SaveOffset(taken[-1].offset + 1, epoch)
                 if not is_ours:
                     yield RollBack()
-                    self._event("run_fenced", {**_place(run, len(records)), "epoch": epoch})
+                    self._event("run_fenced", {**event_place(run, len(records)), "epoch": epoch})
                     return self._away(records, StoreUnavailable(f"{run.topic_partition}: another member claimed it"))
         except StoreUnavailable as error:
             return self._away(records, error)
@@ -242,7 +242,3 @@ def _behind(copies: list[AnyRecord], result: RunResult) -> list[AnyRecord]:
         return []
     first = min(record.offset for record in result.untouched)
     return [record for record in copies if record.offset > first]
-
-
-def _place(run: Run, records: int) -> dict[str, object]:
-    return {"partition": str(run.topic_partition), "offset": run.records[0].offset, "records": records}
