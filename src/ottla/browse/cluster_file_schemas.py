@@ -26,7 +26,7 @@ def export_schemas(registry: RegistryAdmin, beside: Path) -> tuple[str, int]:
 
     folder = beside.with_name(f"{beside.stem}-schemas")
     tables, written = [], 0
-    for subject in registry.all_subjects():
+    for subject in registry.subjects():
         try:
             schema = registry.version(subject)
         except UnknownSchema:  # deleted meanwhile

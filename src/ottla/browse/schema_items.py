@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def subject_names(registry: RegistryAdmin, pattern: str | None = None, *, deleted: bool = False) -> list[str]:
     """Return the subjects that match a pattern as `orders*`, or all; with `deleted` also the soft-deleted ones."""
-    names = registry.all_subjects(deleted=deleted)
+    names = registry.subjects(deleted=deleted)
     return [name for name in names if pattern is None or fnmatchcase(name, pattern)]
 
 

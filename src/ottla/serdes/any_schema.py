@@ -10,7 +10,7 @@ message as JSON with the field names of its file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -25,17 +25,8 @@ from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
 from ottla.serdes.protobuf_files import descriptor_in
 from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaType
-from ottla.serdes.registry import (
-    MOST_IMPORTS_DEEP,
-    MOST_REFERENCES,
-    SchemaRegistry,
-    UnknownSchema,
-    UnusableSchema,
-    quoted,
-)
+from ottla.serdes.registry import SchemaRegistry, UnknownSchema, UnusableSchema, quoted, referenced
 from ottla.serdes.wire_format import HEADER_BYTES, header, message_indexes, message_path, schema_id_of
-
-_GOOGLE: Final = "google/protobuf/"
 
 
 class RegistryValues:
@@ -91,9 +82,10 @@ class RegistryValues:
     def file_of(self, schema: RegisteredSchema) -> Any:
         """Return the descriptor of the file that a Protobuf schema is. Raises `ValueError` for one that cannot be
         read."""
-        pool, added = new_pool(), set[str]()
-        for reference in schema.references:
-            self._add_file(pool, reference, added, ())
+        pool = new_pool()
+        for imported, used in referenced(self.registry, schema, name_of=_file_name):
+            path = f"/subjects/{quoted(imported.subject)}/versions/{imported.version}?deleted=true&format=serialized"
+            add_file(pool, imported.name, self._descriptor(used.text, path))
         descriptor = self._descriptor(schema.text, f"/schemas/ids/{schema.id}?format=serialized")
         return add_file(pool, f"schema-{schema.id}.proto", descriptor)
 
@@ -110,21 +102,6 @@ class RegistryValues:
 
         return read
 
-    def _add_file(self, pool: Any, wanted: SchemaReference, added: set[str], above: tuple[str, ...]) -> None:
-        name, subject, version = wanted.name, wanted.subject, wanted.version
-        if name in above:
-            raise ValueError(f"schema references form a cycle: {' → '.join((*above, name))}")
-        if name.startswith(_GOOGLE) or name in added:
-            return
-        if len(added) >= MOST_REFERENCES or len(above) >= MOST_IMPORTS_DEEP:
-            raise ValueError(f"more than {MOST_REFERENCES} files, or {MOST_IMPORTS_DEEP} within each other")
-        schema = self.registry.version(subject, version, deleted=True)
-        for reference in schema.references:
-            self._add_file(pool, reference, added, (*above, name))
-        path = f"/subjects/{quoted(subject)}/versions/{version}?deleted=true&format=serialized"
-        add_file(pool, name, self._descriptor(schema.text, path))
-        added.add(name)
-
     def _descriptor(self, text: str, path: str) -> bytes:
         """Return a file's descriptor: as it was registered, or as the registry makes it of the source."""
         found = descriptor_in(text)
@@ -133,6 +110,11 @@ class RegistryValues:
         if found is None:
             raise ValueError("the registry has the schema as source only, wanted ?format=serialized to be served")
         return found
+
+
+def _file_name(imported: SchemaReference) -> str | None:
+    """Return the name of an imported file; None for Google's own, which the pool has."""
+    return None if imported.name.startswith("google/protobuf/") else imported.name
 
 
 def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[Any, bytes], bytes]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -41,8 +42,8 @@ from ottla.serdes.base import SerdeContext, invalid, type_name
 from ottla.serdes.framing import FramedSerde, Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain, to_plain, type_text
-from ottla.serdes.registered_schema import RegisteredSchema, SchemaReference, SchemaVersions
-from ottla.serdes.registry import MOST_IMPORTS_DEEP, MOST_REFERENCES, SchemaRegistry, UnknownSchema, UnusableSchema
+from ottla.serdes.registered_schema import RegisteredSchema, SchemaVersions
+from ottla.serdes.registry import SchemaRegistry, UnknownSchema, UnusableSchema, referenced
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, schema_id_of
 from ottla.typevars import T_any as T
@@ -234,15 +235,11 @@ class Avro(FramedSerde[T]):
             raise TypeError("Avro with a registry cannot be pickled: give a function that makes it")
         made_of = self.type if self._resolve_to is None else self.schema
         kind = None if self._resolve_to is None else self.type
-        return _made_again, (made_of, kind, self.writer_schema, self._namespace)
+        return partial(Avro, made_of, type=kind, writer_schema=self.writer_schema, namespace=self._namespace), ()
 
     def __repr__(self) -> str:
         shown = self.schema.get("name", self.schema.get("type")) if isinstance(self.schema, dict) else self.schema
         return f"Avro({shown if self.type is None else type_text(self.type)})"
-
-
-def _made_again(schema: Any, kind: Any, writer_schema: Any, namespace: str | None) -> Avro[Any]:
-    return Avro(schema, type=kind, writer_schema=writer_schema, namespace=namespace)
 
 
 def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed:
@@ -260,19 +257,5 @@ def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed
 
 def references_of(registry: SchemaVersions, schema: RegisteredSchema) -> list[Schema]:
     """Return the referenced schemas, each once, after those that it uses itself."""
-    found: dict[tuple[str, int], Schema] = {}
-
-    def add(references: Sequence[SchemaReference], above: tuple[str, ...]) -> None:
-        for reference in references:
-            if reference.subject in above:
-                raise ValueError(f"schema references form a cycle: {' → '.join((*above, reference.subject))}")
-            if (reference.subject, reference.version) in found:
-                continue
-            if len(found) >= MOST_REFERENCES or len(above) >= MOST_IMPORTS_DEEP:
-                raise ValueError(f"more than {MOST_REFERENCES} schemas, or {MOST_IMPORTS_DEEP} within each other")
-            used = registry.version(reference.subject, reference.version, deleted=True)
-            add(used.references, (*above, reference.subject))
-            found[reference.subject, reference.version] = read_json(used.text)
-
-    add(schema.references, ())
-    return list(found.values())
+    found = referenced(registry, schema, name_of=lambda each: f"{each.subject} version {each.version}")
+    return [read_json(used.text) for _, used in found]

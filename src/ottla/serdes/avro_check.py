@@ -12,6 +12,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -65,21 +66,10 @@ def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
     `named` are the types that are defined elsewhere and used by their names.
     """
     bodies = {**named, **_named_types(schema)}
-    mentioned = {name: _mentioned(body, bodies) for name, body in bodies.items()}
-    done: set[str] = set()
-    for start in bodies:
-        # Depth first, each name once; a name that is met again before it is done contains itself.
-        path: dict[str, Iterator[str]] = {} if start in done else {start: iter(mentioned[start])}
-        while path:
-            name, following = next(reversed(path.items()))
-            found = next(following, None)
-            if found is None:
-                done.add(name)
-                del path[name]
-            elif found in path:
-                return True
-            elif found not in done:
-                path[found] = iter(mentioned[found])
+    try:
+        TopologicalSorter({name: _mentioned(body, bodies) for name, body in bodies.items()}).prepare()
+    except CycleError:
+        return True
     return False
 
 
@@ -89,7 +79,7 @@ def made_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
     """
     bodies = {**named, **_named_types(schema)}
     sizes: dict[str, float] = {}
-    for part in (part for whole in (schema, *named.values()) for part in _walk(whole)):
+    for part in (part for whole in (schema, *named.values()) for part in parts_of(whole)):
         if isinstance(part, dict) and part.get("type") == "array" and _parts_of_nothing(part["items"], bodies, sizes):
             return f"an array of {part['items']}"
     for name in bodies:
@@ -167,7 +157,8 @@ class Checks:
         return union_of(self.type_of(branch) for branch in branches) if self.distinguishes(branches) else Any
 
 
-def _walk(schema: Any) -> Iterator[Any]:
+def parts_of(schema: Any) -> Iterator[Any]:
+    """Yield a schema and all schemas in it; types that it names are not followed."""
     yield schema
     if isinstance(schema, list):
         children = schema
@@ -179,18 +170,18 @@ def _walk(schema: Any) -> Iterator[Any]:
         return
     for child in children:
         if child is not None:
-            yield from _walk(child)
+            yield from parts_of(child)
 
 
 def _named_types(schema: Schema) -> dict[str, Any]:
     """Return every named type in a schema parsed by fastavro (it writes full names everywhere)."""
-    return {part["name"]: part for part in _walk(schema) if isinstance(part, dict) and "name" in part}
+    return {part["name"]: part for part in parts_of(schema) if isinstance(part, dict) and "name" in part}
 
 
 def _mentioned(schema: Any, bodies: Mapping[str, Any]) -> list[str]:
     """Return the named types that a value may contain directly."""
     found: dict[str, None] = {}
-    for part in _walk(schema):
+    for part in parts_of(schema):
         name = part.get("name") if isinstance(part, dict) and part is not schema else part
         if isinstance(name, str) and name in bodies:
             found[name] = None

@@ -14,7 +14,7 @@ import msgspec
 
 from ottla.errors import ConfigError
 from ottla.records import Malformed
-from ottla.serdes.avro_check import is_recursive, made_of_nothing
+from ottla.serdes.avro_check import is_recursive, made_of_nothing, parts_of
 from ottla.serdes.avro_classes import OfRecord, named_tuple
 from ottla.serdes.avro_resolve import (
     decode_defaults,
@@ -92,7 +92,7 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_rec
     """
     is_recursive = written.is_recursive or (resolve_to is not None and resolve_to.is_recursive)
     read_one = _read_nested() if is_recursive else fastavro_module().schemaless_reader
-    writer_schema, reader_schema = with_exact_decimals(written.schema), None
+    writer_schema, reader_schema = _with_exact_decimals(written), None
     finish: Callable[[Any, Any], Any] | None = None
     if resolve_to is not None and without_defaults(resolve_to.schema) != without_defaults(written.schema):
         writer_schema, reader_schema, finish = resolving(writer_schema, written, resolve_to, of_record)
@@ -208,19 +208,20 @@ _OURS: Final = "ottla-decimal"
 _KINDS: Final = ("bytes", "fixed")
 
 
-def with_exact_decimals(schema: Any) -> Any:
+def _with_exact_decimals(written: Parsed) -> Any:
     """Return a parsed schema that reads decimals to their last digit or refuses them; the schema itself without any.
 
     fastavro rounds a decimal with more digits than its schema allows, and computes any number of digits first. It finds
     the reader of a logical type by the type's name, so ours has a name of its own.
     """
-    if not _has_decimals(schema, set()):
-        return schema
+    parts = (part for whole in (written.schema, *written.bodies.values()) for part in parts_of(whole))
+    if not any(isinstance(part, dict) and _is_decimal(part) for part in parts):
+        return written.schema
     from fastavro.read import LOGICAL_READERS
 
     for kind in _KINDS:
         LOGICAL_READERS.setdefault(f"{kind}-{_OURS}", _read)
-    changed = copy.deepcopy(schema)
+    changed = copy.deepcopy(written.schema)
     _rename(changed, set())
     return changed
 
@@ -242,16 +243,6 @@ def _bounds(precision: int) -> tuple[int, decimal.Context]:
 def _is_decimal(schema: dict[str, Any]) -> bool:
     is_one = schema.get("logicalType") == "decimal" and schema.get("type") in _KINDS
     return is_one and type(schema.get("precision")) is int
-
-
-def _has_decimals(schema: Any, seen: set[int]) -> bool:
-    # A named type is among the names that fastavro keeps in it.
-    if not isinstance(schema, list | dict) or id(schema) in seen:
-        return False
-    seen.add(id(schema))
-    if isinstance(schema, dict) and _is_decimal(schema):
-        return True
-    return any(_has_decimals(part, seen) for part in (schema.values() if isinstance(schema, dict) else schema))
 
 
 def _rename(schema: Any, seen: set[int]) -> None:

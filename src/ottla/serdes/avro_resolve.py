@@ -9,9 +9,10 @@ reader's schema; where nothing is resolved fastavro says it itself.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.serdes.avro_check import parts_of
 from ottla.serdes.avro_classes import OfRecord
 from ottla.serdes.avro_defaults import RAW_DEFAULT, checked_default, default_value, is_container, records_in
 from ottla.serdes.avro_walk import RECORDS, SchemaWalk, Step, branch_key, is_record
@@ -48,7 +49,8 @@ def decode_defaults(bodies: Mapping[str, Any]) -> None:
 
 def has_several_records(schema: Any, bodies: Mapping[str, Any]) -> bool:
     """Return whether a union in the schema has several records."""
-    return any(records_in(part, bodies) > 1 for part in _unions((schema, *bodies.values())))
+    parts = (part for whole in (schema, *bodies.values()) for part in parts_of(whole))
+    return any(records_in(part, bodies) > 1 for part in parts if isinstance(part, list))
 
 
 def without_defaults(schema: Any) -> Any:
@@ -198,15 +200,3 @@ class _RecordNameRemoval(SchemaWalk):
             return of_record(name, value) if is_named and name in records else value
 
         return step
-
-
-def _unions(schemas: Sequence[Any]) -> Iterator[list[Any]]:
-    for schema in schemas:
-        if isinstance(schema, list):
-            yield schema
-            yield from _unions(schema)
-        elif isinstance(schema, dict):
-            parts = [schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))]
-            if not isinstance(schema["type"], str):
-                parts.append(schema["type"])
-            yield from _unions([part for part in parts if part is not None])

@@ -21,7 +21,7 @@ class Framing:
     `auto_register` adds a schema that the subject does not have; without it, it must have been registered before.
     """
 
-    __slots__ = ("_auto_register", "_headers", "_record_name", "_references", "_text", "_type", "registry", "subject")
+    __slots__ = ("_headers", "_record_name", "_references", "_text", "_type", "registers", "registry", "subject")
 
     def __init__(
         self,
@@ -39,14 +39,10 @@ class Framing:
         self._text = text
         self._record_name = record_name
         self.subject = subject
-        self._auto_register = auto_register
+        self.registers = auto_register
+        """Whether the schema is registered when it is first written."""
         self._references = references
         self._headers: Lookups[tuple[str, str], bytes] = Lookups(self.registry.clock)
-
-    @property
-    def registers(self) -> bool:
-        """Return whether the schema is registered when it is first written."""
-        return self._auto_register
 
     def schema(self, ctx: SerdeContext) -> tuple[str, RegisteredSchema]:
         """Return the subject and the schema for this topic and part, without registering it. Waits for the registry
@@ -67,8 +63,8 @@ class Framing:
 
     def _ask_for(self, ctx: SerdeContext) -> bytes:
         subject = self.subject(ctx, self._record_name)
-        ask = self.registry.register if self._auto_register else self.registry.id_of
-        references = self._references(self.registry, self._auto_register)
+        ask = self.registry.register if self.registers else self.registry.id_of
+        references = self._references(self.registry, self.registers)
         return header(ask(subject, self._text(), self._type, references))
 
 

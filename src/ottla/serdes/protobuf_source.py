@@ -10,23 +10,6 @@ from ottla.serdes.protobuf_files import descriptor_in
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
 
-_SCALARS: Final = {
-    1: "double",
-    2: "float",
-    3: "int64",
-    4: "uint64",
-    5: "int32",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "string",
-    12: "bytes",
-    13: "uint32",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "sint32",
-    18: "sint64",
-}
 _REQUIRED: Final = 2
 _REPEATED: Final = 3
 _INDENT: Final = "  "
@@ -125,4 +108,5 @@ def _entry(field: Any, maps: dict[str, Any]) -> Any:
 
 
 def _kind(field: Any) -> str:
-    return _SCALARS.get(field.type) or str(field.type_name)
+    """Return the name of a field's type; `TYPE_INT64` is `int64`."""
+    return str(field.type_name) or type(field).Type.Name(field.type).removeprefix("TYPE_").lower()

@@ -22,6 +22,7 @@ from ottla.serdes.registered_schema import (
     RegisteredSchema,
     SchemaReference,
     SchemaType,
+    SchemaVersions,
     as_text,
     list_of,
     number,
@@ -40,6 +41,30 @@ MOST_REFERENCES: Final = 1_000
 MOST_IMPORTS_DEEP: Final = 100
 
 _INCOMPATIBLE: Final = 409
+
+
+def referenced(
+    versions: SchemaVersions, schema: RegisteredSchema, *, name_of: Callable[[SchemaReference], str | None]
+) -> list[tuple[SchemaReference, RegisteredSchema]]:
+    """Return the schemas that a schema refers to, each once, after those that it refers to itself. Their names tell
+    them apart; those without a name are left out. Raises `ValueError` for a cycle, and for too many of them."""
+    found: dict[str, tuple[SchemaReference, RegisteredSchema]] = {}
+
+    def add(references: Sequence[SchemaReference], above: tuple[str, ...]) -> None:
+        for reference in references:
+            name = name_of(reference)
+            if name in above:
+                raise ValueError(f"schema references form a cycle: {' → '.join((*above, name))}")
+            if name is None or name in found:
+                continue
+            if len(found) >= MOST_REFERENCES or len(above) >= MOST_IMPORTS_DEEP:
+                raise ValueError(f"more than {MOST_REFERENCES} schemas, or {MOST_IMPORTS_DEEP} within each other")
+            used = versions.version(reference.subject, reference.version, deleted=True)
+            add(used.references, (*above, name))
+            found[name] = (reference, used)
+
+    add(schema.references, ())
+    return list(found.values())
 
 
 class UnknownSchema(LookupError):
@@ -159,10 +184,10 @@ class SchemaRegistry:
         answer = self._request("GET", path, None, path)
         return self._read(answer, lambda: as_text(answer["schema"]))
 
-    def subjects(self) -> list[str]:
-        """Return every subject."""
-        answer = self._request("GET", "/subjects", None, "the list of subjects")
-        return self._read(answer, lambda: list_of(str, answer))
+    def subjects(self, *, deleted: bool = False) -> list[str]:
+        """Return every subject, sorted; with `deleted` also the soft-deleted ones."""
+        answer = self._request("GET", f"/subjects{'?deleted=true' if deleted else ''}", None, "the list of subjects")
+        return self._read(answer, lambda: sorted(list_of(str, answer)))
 
     def versions(self, subject: str) -> list[int]:
         """Return the versions of a subject, oldest first; none for an unknown subject."""

@@ -21,11 +21,6 @@ class RegistryAdmin(SchemaRegistry):
         """Return a client with the addresses, the login and the TLS of another, which a serde has."""
         return cls(registry.url, http=registry._http, clock=registry.clock)
 
-    def all_subjects(self, *, deleted: bool = False) -> list[str]:
-        """Return every subject, sorted; with `deleted` also the soft-deleted ones."""
-        answer = self._request("GET", f"/subjects{'?deleted=true' if deleted else ''}", None, "the list of subjects")
-        return self._read(answer, lambda: sorted(list_of(str, answer)))
-
     def all_versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Return the versions of a subject, oldest first; with `deleted` also the soft-deleted ones."""
         path = f"/subjects/{quoted(subject)}/versions{'?deleted=true' if deleted else ''}"

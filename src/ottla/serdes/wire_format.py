@@ -42,7 +42,9 @@ def message_path(indexes: Sequence[int]) -> bytes:
     """Return the path of a Protobuf message inside its file, encoded."""
     if list(indexes) == [0]:
         return b"\0"
-    return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))  # zigzag of a number that is ≥ 0
+    from ottla_wire.protocol.primitives import encode_varint  # few programs nest messages: others start quicker
+
+    return b"".join(map(encode_varint, (len(indexes), *indexes)))
 
 
 def message_indexes(data: bytes, position: int) -> tuple[list[int], int]:
@@ -55,15 +57,6 @@ def message_indexes(data: bytes, position: int) -> tuple[list[int], int]:
         index, position = _read_varint(data, position)
         indexes.append(index >> 1)
     return indexes or [0], position
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
