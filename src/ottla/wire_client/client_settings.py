@@ -7,7 +7,7 @@ is often shared; an unknown name is refused, with the nearest known one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -306,13 +306,13 @@ def _whole_number(name: str, value: object) -> int:
         raise ConfigError(f"{name}: found {shown(value)}, wanted a whole number") from None
 
 
-def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSettings:
+def connection_settings(settings: Mapping[str, Any], also: Collection[str] = (), /, **changes: Any) -> WireSettings:
     """Return the connection settings of another client that uses Kafka's setting names, for a connection beside it;
-    nothing else of its settings. Raises ConfigError if this client cannot connect that way (`sasl.mechanism=GSSAPI`,
-    ...)."""
+    of its other settings those in `also`. Raises ConfigError if this client cannot connect that way
+    (`sasl.mechanism=GSSAPI`, ...)."""
     prefixes = ("security.", "sasl.", "ssl.", "enable.ssl.")
     names = {name for name in settings if name.startswith(prefixes) or is_oauth_name(name)}
-    taken = {name: settings[name] for name in names | (settings.keys() & {"bootstrap.servers", "client.id"})}
+    taken = {name: settings[name] for name in names | (settings.keys() & {"bootstrap.servers", "client.id", *also})}
     return wire_settings(taken).with_changes(**changes)
 
 

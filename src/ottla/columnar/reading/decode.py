@@ -52,11 +52,6 @@ class Scan:
         self._found = found
         self.next_offsets = next_offsets
 
-    @property
-    def has_records(self) -> bool:
-        """Return whether any batch may have wanted records."""
-        return len(self._found) > 0
-
     def batches(
         self, columns: Sequence[str] = ALL_COLUMNS, *, limits: DecodeLimits = _NO_LIMITS_SET
     ) -> Iterator[pa.RecordBatch]:

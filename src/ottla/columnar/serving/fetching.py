@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from ottla.columnar.reading.small_batches import FEW
 from ottla.columnar.serving.decode_fetch import decode_fetch
@@ -45,11 +45,9 @@ RECORD_OVERHEAD_BYTES: Final = 32
 """Approximate memory of a row beyond its key, value and columns."""
 
 
-class Deliver(Protocol):
-    """Take rows in, unless the place they are of is not wanted any more: `turn` is when they were asked for. They take
-    `size_bytes` of memory."""
-
-    def __call__(self, rows: ArrowRows, turn: int, size_bytes: int, /) -> None: ...
+Deliver: TypeAlias = Callable[[ArrowRows, int, int], None]
+"""Takes rows in, unless the place they are of is not wanted any more. The numbers are the turn in which they were asked
+for, and the bytes of memory that they take."""
 
 
 @dataclass(slots=True)

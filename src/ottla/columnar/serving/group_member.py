@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Unpack
+from typing import Final, NamedTuple, Unpack
 from uuid import uuid4
 
 from ottla.app.member.handler_workers import Execute
@@ -70,7 +70,6 @@ from ottla.wire_client.group.consumer_protocol import ConsumerProtocolMembership
 from ottla.wire_client.group.group_offsets import committed_offsets
 from ottla.wire_client.group.partition_assignors import assignors_of
 from ottla.wire_client.net.connection_waiter import Waiter
-from ottla.wire_client.ranges import Isolation
 from ottla_wire.protocol import ErrorCode
 
 _POLL_S: Final = 0.05
@@ -85,6 +84,16 @@ _LAST_COMMIT_MS: Final = 3_000
 _ANSWER_MS: Final = 10_000
 _PARTITION_BYTES: Final = 4 * 1024 * 1024
 """The largest share of one partition in a fetch, unless one was chosen: a batch of columns is worth its bytes."""
+
+_OF_READING: Final = (
+    "isolation.level",
+    "check.crcs",
+    "fetch.max.bytes",
+    "max.partition.fetch.bytes",
+    "fetch.max.wait.ms",
+    "client.rack",
+    "metadata.max.age.ms",
+)
 
 _BUFFERED: Final = 0.65
 """Of `FlowLimits.total_bytes`. The rest is for what comes and is opened, for the batch at a time that starved
@@ -436,13 +445,17 @@ class ColumnGroupMember(ThreadedMember):
     def _commit_answered(
         self, partitions: int, sent_ms: int, codes: Mapping[TopicPartition, ErrorCode], reason: str | None
     ) -> None:
-        failed = next((code for code in codes.values() if code is not ErrorCode.NONE), None)
-        fenced = None if failed is None and reason is None else failed in _FENCED
+        self._step(self._commit_result(partitions, sent_ms, codes, reason) or events.CommitSucceeded({}))
+
+    def _commit_result(
+        self, partitions: int, sent_ms: int, codes: Mapping[TopicPartition, ErrorCode], reason: str | None
+    ) -> events.CommitFailed | None:
+        """Report a commit. Returns why it failed; None if it did not."""
+        code = next((code for code in codes.values() if code is not ErrorCode.NONE), None)
+        is_failed = code is not None or reason is not None
+        fenced = code in _FENCED if is_failed else None
         self._watch.committed(partitions=partitions, sent_ms=sent_ms, now_ms=self._now_ms(), is_fenced=fenced)
-        if failed is not None or reason is not None:
-            self._step(events.CommitFailed(reason or (failed.name if failed else ""), bool(fenced)))
-        else:
-            self._step(events.CommitSucceeded({}))
+        return events.CommitFailed(reason or (code.name if code else ""), bool(fenced)) if is_failed else None
 
     def _commit_last(self, offsets: Offsets) -> None:
         """Commit a last time, on the poll thread. Heartbeats go on; a commit that is refused because the group
@@ -457,15 +470,13 @@ class ColumnGroupMember(ThreadedMember):
             while not answers and self._now_ms() < deadline_ms:
                 self._pump(0.01)
             codes, reason = answers[0] if answers else ({}, "no answer in time")
-            failed = next((code for code in codes.values() if code is not ErrorCode.NONE), None)
-            fenced = None if failed is None and reason is None else failed in _FENCED
-            self._watch.committed(partitions=len(left), sent_ms=sent_ms, now_ms=self._now_ms(), is_fenced=fenced)
-            if failed is None and reason is None:
+            failed = self._commit_result(len(left), sent_ms, codes, reason)
+            if failed is None:
                 return
             ours = self._membership.owned
             left = {name: left[name] for name in left if name in ours}
             if not left or self._now_ms() >= deadline_ms or not self._membership.is_member:
-                fields = {"error": reason or (failed.name if failed else ""), "is_fenced": bool(fenced)}
+                fields = {"error": failed.error, "is_fenced": failed.is_fenced}
                 log_event("final_commit_failed", "warning", {"group": self.group, **fields})
                 return
 
@@ -615,36 +626,25 @@ class ColumnGroupMember(ThreadedMember):
         return self._clock.monotonic_ms()
 
 
-class _Releasing:
+class _Releasing(NamedTuple):
     """Partitions on their way out."""
 
-    __slots__ = ("began_ms", "deadline_ms", "names")
-
-    def __init__(self, names: list[TopicPartition], *, began_ms: int, deadline_ms: int) -> None:
-        self.names = names
-        self.began_ms = began_ms
-        self.deadline_ms = deadline_ms
+    names: list[TopicPartition]
+    began_ms: int
+    deadline_ms: int
 
 
 def _wire_settings(settings: Settings) -> WireSettings:
     """Return the wire client's settings for a consumer's settings. Raises ConfigError for unsupported ones (GSSAPI,
     ...).
     """
-    sees_all = settings.get("isolation.level") == "read_uncommitted"
-    partition_bytes = int(settings["max.partition.fetch.bytes"])
+    base = connection_settings(settings, _OF_READING)
+    partition_bytes = base.max_partition_fetch_bytes
     if not settings.was_chosen("max.partition.fetch.bytes"):
         partition_bytes = max(partition_bytes, _PARTITION_BYTES)
-    fetch_bytes = int(settings["fetch.max.bytes"])
-    base = connection_settings(settings)
     return base.with_changes(
-        isolation=Isolation.READ_UNCOMMITTED if sees_all else Isolation.READ_COMMITTED,
-        check_crcs=bool(settings.get("check.crcs", True)),
-        fetch_max_bytes=fetch_bytes,
         max_partition_fetch_bytes=partition_bytes,
-        fetch_max_wait_ms=int(settings["fetch.max.wait.ms"]),
-        client_rack=str(settings.get("client.rack") or ""),
-        metadata_max_age_ms=int(settings["metadata.max.age.ms"]),
         request_timeout_ms=min(base.request_timeout_ms, _ANSWER_MS),
         api_timeout_ms=round(ANSWER_S * 1_000),
-        receive_message_max_bytes=max(base.receive_message_max_bytes, fetch_bytes + 1024 * 1024),
+        receive_message_max_bytes=max(base.receive_message_max_bytes, base.fetch_max_bytes + 1024 * 1024),
     )

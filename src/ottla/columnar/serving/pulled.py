@@ -14,6 +14,7 @@ Neither confluent-kafka nor aiokafka is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
@@ -81,30 +82,50 @@ def consume(
     Options are those of `App` and `App.handler`. Without a `dead_letter_topic` a row that does not decode stops its
     partition. Raises `ConfigError` for what cannot work.
     """
-    return ColumnConsumer(
-        topics,
+    if not group:
+        raise ConfigError("consume: the group must not be empty; services that share a group share its records")
+    if isinstance(columns, str):
+        raise ConfigError(f"consume: columns: found {columns!r}, wanted a list of {', '.join(COLUMNS)}")
+    names, priorities = topics_of("consume", topics)
+    if priorities is not None:
+        raise ConfigError("consume: found priorities, which only handlers have")
+    route = Route(
+        name="consume",
+        handler=_nothing,
+        topics=frozenset(names),
+        group=group,
+        columns=tuple(columns),
+        is_batch=True,
+        concurrency=_MANY_PARTITIONS,
+        value=value,
+        key=key,
+        max_records_per_turn=max_batch,
+        linger_ms=linger_ms,
+        retry=retry or RetryPolicy(),
+        dead_letter_topic=dead_letter_topic,
+        ttl_s=ttl_s,
+        on_expired=on_expired,
+    )
+    settings = with_token("consume", settings, token)
+    options = MemberOptions(
+        group=group,
+        topics=sorted(route.subscribed),
+        plans=[route.plan()],
+        settings=consumer_settings(bootstrap_servers, group_id=group, settings=settings),
+        flow=(flow or FlowLimits()).for_batches(route.most_records),
+        commits=commit,
+        drain_s=seconds("consume", "drain_s", drain_s),
+        start_timeout_s=optional_seconds("consume", "start_timeout_s", start_timeout_s),
+        topics_timeout_s=optional_seconds("consume", "topics_timeout_s", topics_timeout_s),
+        hooks=hooks,
+    )
+    results = ResultOptions(
+        handlers=(),
         group=group,
         bootstrap_servers=bootstrap_servers,
-        columns=columns,
-        flow=flow,
-        commit=commit,
-        drain_s=drain_s,
-        start_timeout_s=start_timeout_s,
-        topics_timeout_s=topics_timeout_s,
-        settings=with_token("consume", settings, token),
-        producer_settings=producer_settings,
-        hooks=hooks,
-        declared={
-            "value": value,
-            "key": key,
-            "max_records_per_turn": max_batch,
-            "linger_ms": linger_ms,
-            "retry": retry or RetryPolicy(),
-            "dead_letter_topic": dead_letter_topic,
-            "ttl_s": ttl_s,
-            "on_expired": on_expired,
-        },
+        producer_settings=settings_beside(settings, producer_settings),
     )
+    return ColumnConsumer(route, options, results)
 
 
 class ConsumedBatch:
@@ -183,68 +204,13 @@ class ColumnConsumer(PartitionControls):
 
     _member: ColumnGroupMember
 
-    def __init__(
-        self,
-        topics: Sequence[str],
-        *,
-        group: str,
-        bootstrap_servers: str | Sequence[str] | None,
-        columns: Sequence[str],
-        flow: FlowLimits | None,
-        commit: CommitPolicy | None,
-        drain_s: Span,
-        start_timeout_s: Span | None,
-        topics_timeout_s: Span | None,
-        settings: Mapping[str, Any] | None,
-        producer_settings: Mapping[str, Any] | None,
-        hooks: Hooks | None,
-        declared: Mapping[str, Any],
-    ) -> None:
-        if not group:
-            raise ConfigError("consume: the group must not be empty; services that share a group share its records")
-        if isinstance(columns, str):
-            raise ConfigError(f"consume: columns: found {columns!r}, wanted a list of {', '.join(COLUMNS)}")
-        names, priorities = topics_of("consume", topics)
-        if priorities is not None:
-            raise ConfigError("consume: found priorities, which only handlers have")
-        route = Route(
-            name="consume",
-            handler=_nothing,
-            topics=frozenset(names),
-            group=group,
-            columns=tuple(columns),
-            is_batch=True,
-            concurrency=_MANY_PARTITIONS,
-            **declared,
-        )
+    def __init__(self, route: Route, options: MemberOptions, results: ResultOptions) -> None:
         self._dead_letter_topic = route.dead_letter_topic
-        self._bootstrap_servers = bootstrap_servers
-        self._producer_settings = settings_beside(settings, producer_settings)
+        self._results = results
         self._invoker = ColumnInvoker(route, (), {})
         self._exceptions = ExceptionTable(keeps_errors=route.retry.has_strategies)
         sink = RowSink()
-        self._member = ColumnGroupMember(
-            MemberOptions(
-                group=group,
-                topics=sorted(route.subscribed),
-                plans=[route.plan()],
-                settings=consumer_settings(bootstrap_servers, group_id=group, settings=settings),
-                flow=(flow or FlowLimits()).for_batches(route.most_records),
-                commits=commit,
-                drain_s=seconds("consume", "drain_s", drain_s),
-                start_timeout_s=optional_seconds("consume", "start_timeout_s", start_timeout_s),
-                topics_timeout_s=optional_seconds("consume", "topics_timeout_s", topics_timeout_s),
-                hooks=hooks,
-                results=ResultOptions(
-                    handlers=(),
-                    group=group,
-                    bootstrap_servers=bootstrap_servers,
-                    producer_settings=self._producer_settings,
-                ),
-            ),
-            execute={},
-            dead_letters=sink,
-        )
+        self._member = ColumnGroupMember(replace(options, results=results), execute={}, dead_letters=sink)
         sink.submit = self._member.write
         self._current: ConsumedBatch | None = None
         self._is_started = False
@@ -297,8 +263,8 @@ class ColumnConsumer(PartitionControls):
         if not self._is_started:
             if self._dead_letter_topic is not None:
                 self._member.reach()
-                arguments = dead_letter_arguments(self._producer_settings)
-                writes = producer_settings(self._bootstrap_servers, **arguments)
+                arguments = dead_letter_arguments(self._results.producer_settings)
+                writes = producer_settings(self._results.bootstrap_servers, **arguments)
                 await_writable(writes, self._member.topics_awaited([self._dead_letter_topic]))
             self._member.start()
             self._is_started = True

@@ -35,7 +35,7 @@ from ottla.once.transaction_parts import DeadLetterPart, TransactionPart
 from ottla.producer.bulk import Outgoing
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
-from ottla.wire_client.client_settings import WireSettings, connection_settings, wire_settings
+from ottla.wire_client.client_settings import WireSettings, connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.errors import PartitionsRefused, WriteForbidden
 from ottla.wire_client.producing.open_transactions import (
@@ -67,6 +67,7 @@ _OF_WRITING: Final = (
     "request.timeout.ms",
     "max.in.flight.requests.per.connection",
     "metadata.max.age.ms",
+    "batch.size",
 )
 
 AnyOutput = ColumnOutput | RecordOutput
@@ -291,20 +292,8 @@ _ACKNOWLEDGED: Final = _Acknowledged()
 
 def _write_settings(settings: Settings) -> WireSettings:
     """Return the wire client's write settings for a producer's settings."""
-    own = {name: settings[name] for name in _OF_WRITING if settings.get(name) is not None}
-    own["batch.size"] = settings["batch.size"] if settings.was_chosen("batch.size") else _BATCH_BYTES
-    written = wire_settings(own, bootstrap_servers="localhost")  # how it connects is said below
-    return connection_settings(settings).with_changes(
-        acks=written.acks,
-        enable_idempotence=written.enable_idempotence,
-        compression=written.compression,
-        batch_size=written.batch_size,
-        max_request_size=written.max_request_size,
-        delivery_timeout_ms=written.delivery_timeout_ms,
-        request_timeout_ms=written.request_timeout_ms,
-        max_in_flight=written.max_in_flight,
-        metadata_max_age_ms=written.metadata_max_age_ms,
-    )
+    written = connection_settings(settings, _OF_WRITING)
+    return written if settings.was_chosen("batch.size") else written.with_changes(batch_size=_BATCH_BYTES)
 
 
 def _by_topic(outputs: Iterable[AnyOutput]) -> Iterator[tuple[str, pa.RecordBatch]]:

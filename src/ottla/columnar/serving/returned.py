@@ -17,7 +17,7 @@ import pyarrow as pa
 from ottla.app.delivery.handler_result import mistake
 from ottla.app.handler.binding import Binding, Call
 from ottla.app.handler.handler_context import Context
-from ottla.columnar.writing.writer import Rows, check_columns
+from ottla.columnar.writing.writer import Rows, batches_of, check_columns
 from ottla.errors import InputError
 from ottla.producer.bulk import Outgoing
 
@@ -80,14 +80,10 @@ def outputs_of(topic: str, frames: Sequence[Rows]) -> list[ColumnOutput]:
 
 
 def _batches(frame: Any) -> list[pa.RecordBatch]:
-    if isinstance(frame, pa.RecordBatch):
-        batches = [frame]
-    else:
-        try:
-            reader = frame if isinstance(frame, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(frame)
-            batches = list(reader)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
-            raise InputError(f"found {type(frame).__name__}, wanted rows: {error}") from error
+    try:
+        batches = list(batches_of(frame))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
+        raise InputError(f"found {type(frame).__name__}, wanted rows: {error}") from error
     for batch in batches:
         check_columns(batch.schema)
     return batches

@@ -10,6 +10,7 @@ refuse what is unusual (an array of thousands, an overlong integer) without maki
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,10 +103,7 @@ def _read_union(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     present = (branch != node.null_at) & ~cursor.bad
     if node.kind == "null":
         return pa.nulls(len(cursor))
-    inner = AvroNode(
-        kind=node.kind, arrow=node.arrow, logical=node.logical, children=node.children, names=node.names,
-        size=node.size, extra=node.extra,
-    )  # fmt: skip
+    inner = replace(node, null_at=None)
     if present.all():
         return _read(inner, cursor)
     return _read_where(inner, cursor, np.flatnonzero(present))
@@ -237,7 +235,8 @@ def _rounds(
             FIRST_ROUNDS if cursor.hands_over and len(rows) < ROUNDS_PAY_FROM else LONGEST_ARRAY
         )
         if too_long.any():
-            _mark(cursor, rows[too_long])
+            cursor.bad[rows[too_long]] = True
+            cursor.position[rows[too_long]] = cursor.end[rows[too_long]]
             rows = rows[~too_long]
         if not len(rows):
             break
@@ -280,11 +279,6 @@ def _open_blocks(cursor: _RowCursor, rows: Ints, left: Ints) -> Ints:
         rows = rows[~ended]
         empty = left[rows] == 0
     return rows
-
-
-def _mark(cursor: _RowCursor, rows: Ints) -> None:
-    cursor.bad[rows] = True
-    cursor.position[rows] = cursor.end[rows]
 
 
 def _slice(cursor: _RowCursor, start: Ints, length: Ints) -> pa.Array:

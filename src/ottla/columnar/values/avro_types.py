@@ -8,7 +8,7 @@ Times of day stay integers (milli- or microseconds since midnight), as Spark lon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -49,7 +49,6 @@ class AvroNode:
     size: int = 0  # of a fixed
     null_at: int | None = None  # which branch of the union is null
     branches: int = 0  # how many branches the union has
-    extra: dict[str, int] = field(default_factory=dict)
     full_name: str = field(default="", compare=False)  # of a record
 
     @property
@@ -83,7 +82,7 @@ class _AvroParser:
             return self._remember(schema, namespace, AvroNode(kind="enum", arrow=pa.string(), names=symbols))
         if kind == "fixed":
             node = _decimal(schema, "fixed") or AvroNode(kind="fixed", arrow=pa.binary())
-            return self._remember(schema, namespace, _sized(node, schema["size"]))
+            return self._remember(schema, namespace, replace(node, size=schema["size"]))
         if kind == "array":
             items = self.parse(schema["items"], namespace)
             return AvroNode(kind="array", arrow=pa.list_(pa.field("element", items.arrow)), children=(items,))
@@ -127,19 +126,7 @@ class _AvroParser:
         if not others:
             return AvroNode(kind="null", arrow=pa.null(), null_at=null_at, branches=len(nodes))
         if len(others) == 1 and null_at is not None:
-            only = others[0]
-            return AvroNode(
-                kind=only.kind,
-                arrow=only.arrow,
-                logical=only.logical,
-                children=only.children,
-                names=only.names,
-                size=only.size,
-                null_at=null_at,
-                branches=len(nodes),
-                extra=only.extra,
-                full_name=only.full_name,
-            )
+            return replace(others[0], null_at=null_at, branches=len(nodes))
         arrow = pa.struct([pa.field(f"member{i}", node.arrow) for i, node in enumerate(others)])
         return AvroNode(kind="union", arrow=arrow, children=others, null_at=null_at, branches=len(nodes))
 
@@ -166,8 +153,4 @@ def _decimal(schema: Mapping[str, Any], kind: str) -> AvroNode | None:
             f"Avro schema: found a decimal of {precision} digits, wanted at most {_MOST_DIGITS} in a column"
         )
     arrow = pa.decimal128(precision, scale) if precision <= _MOST_DIGITS_128 else pa.decimal256(precision, scale)
-    return AvroNode(kind=kind, arrow=arrow, logical="decimal", extra={"precision": precision, "scale": scale})
-
-
-def _sized(node: AvroNode, size: int) -> AvroNode:
-    return AvroNode(kind=node.kind, arrow=node.arrow, logical=node.logical, size=size, extra=node.extra)
+    return AvroNode(kind=kind, arrow=arrow, logical="decimal")

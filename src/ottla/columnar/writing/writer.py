@@ -69,7 +69,7 @@ def write(
     once, or, after any error, not at all.
     """
     wire = wire_settings(with_token("write", settings, token), bootstrap_servers=bootstrap_servers)
-    batches = _batches(table)
+    batches = batches_of(table)
     with Cluster(wire) as cluster:
         if transactional_id is None:
             return _write_all(TopicWriter(cluster, topic=topic), batches)
@@ -84,7 +84,8 @@ def write(
         return written
 
 
-def _batches(rows: Rows) -> Iterator[pa.RecordBatch]:
+def batches_of(rows: Rows) -> Iterator[pa.RecordBatch]:
+    """Return rows batch by batch. Raises `InputError` for what is none of Arrow's."""
     if isinstance(rows, pa.RecordBatch):
         return iter([rows])
     if isinstance(rows, pa.RecordBatchReader):
