@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -38,8 +39,21 @@ def test_a_serde_decodes_over_there_what_it_decodes_here(serde):
     assert there == expected
 
 
-def test_a_serde_that_cannot_travel_says_what_to_pass_instead():
-    hooked = Json(Order, dec_hook=lambda kind, value: value)
+@dataclasses.dataclass
+class Paid:
+    price: complex
+    type: Literal["paid"] = "paid"
+
+
+@dataclasses.dataclass
+class Refunded:
+    price: complex
+    type: Literal["refunded"] = "refunded"
+
+
+@pytest.mark.parametrize("kind", [Order, Paid | Refunded], ids=["class", "union"])
+def test_a_serde_that_cannot_travel_says_what_to_pass_instead(kind):
+    hooked = Json(kind, dec_hook=lambda kind, value: value)
     with pytest.raises(ConfigError, match="pass a function that creates it"):
         recipe_of(hooked)
     assert travelled(lambda: Json(int, dec_hook=lambda kind, value: value)).deserialize(b"5", CTX) == 5

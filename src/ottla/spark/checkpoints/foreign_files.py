@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -55,13 +57,8 @@ class HadoopFiles:
     def _content(self, path: str, fs: Any, there: Any) -> bytes | None:
         """Return the content, or None. Raises OSError where the file was replaced or deleted meanwhile, or its content
         was cut off."""
-        try:
+        with _as_os_error(*_REPLACED):
             return self._content_now(path, fs, there)
-        except Exception as error:
-            java: Any = getattr(error, "java_exception", None)
-            if java is not None and java.getClass().getName() in _REPLACED:
-                raise OSError(java.toString()) from error
-            raise
 
     def _content_now(self, path: str, fs: Any, there: Any) -> bytes | None:
         if not fs.exists(there):
@@ -72,12 +69,8 @@ class HadoopFiles:
         bounded(path, status.getLen())
         stream = fs.open(there)
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        except Exception as error:
-            java: Any = getattr(error, "java_exception", None)
-            if java is not None:
-                raise OSError(java.toString()) from error
-            raise
+            with _as_os_error():
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
 
@@ -154,6 +147,18 @@ class HadoopFiles:
         with as_config_error(path):
             there = self._jvm.org.apache.hadoop.fs.Path(path)
             return there.getFileSystem(self._conf), there
+
+
+@contextmanager
+def _as_os_error(*kinds: str) -> Iterator[None]:
+    """Raise OSError for Java's exceptions of these kinds; without kinds, for all of them."""
+    try:
+        yield
+    except Exception as error:
+        java: Any = getattr(error, "java_exception", None)
+        if java is not None and (not kinds or java.getClass().getName() in kinds):
+            raise OSError(java.toString()) from error
+        raise
 
 
 class ArrowFiles:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
+from ottla.spark.jvm.spark_session import session
 from ottla.spark.options import source_options
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.lake_tables import table_place, table_writer
@@ -65,8 +66,7 @@ def run_batch(
         pipeline=pipeline.name,
         source_options=options,
     )
-    session = spark or _session(pipeline)
-    frames = Frames(session, pipeline.parts, run)
+    frames = Frames(spark or session(pipeline.name), pipeline.parts, run)
     outputs = {sink.name: _write(pipeline, sink, frames.rows_of(sink)) for sink in sinks}
     return BatchReport(starts=starts, ends=ends, outputs=outputs)
 
@@ -121,9 +121,3 @@ def _write(pipeline: Pipeline, sink: Sink, rows: Any) -> str:
         writer = writer.option(name, str(value))
     writer.option("topic", topic).mode("append").save()
     return topic
-
-
-def _session(pipeline: Pipeline) -> SparkSession:
-    from ottla.spark.jvm.spark_session import session
-
-    return session(pipeline.name)

@@ -148,7 +148,8 @@ class Declaration:
         )
         decodes = value is not None or key is not None
         if self.dead_letters is not None and decodes:
-            sink = BatchDeadLetters(name=f"{name}_dead_letters", view=name, topic=self.dead_letters)
+            own = {each: value for each, value in self.options.items() if each.startswith("kafka.")}
+            sink = BatchDeadLetters(name=f"{name}_dead_letters", view=name, topic=self.dead_letters, options=own)
             self._sinks[sink.name] = sink
 
     def read_table(

@@ -5,20 +5,24 @@ Also what runs them in the foreground until a signal comes.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ottla.amounts import DURATIONS, parse_duration_ms
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_locks
 from ottla.spark.checkpoints.files import files_of, is_local
-from ottla.spark.jvm.spark_session import local_cores, session
+from ottla.spark.jvm.spark_session import local_cores
+from ottla.spark.jvm.spark_session import session as new_session
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.lake_tables import table_writer
@@ -33,7 +37,7 @@ from ottla.spark.pipeline.parts import (
 )
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, PipelineFailed, Running
-from ottla.spark.pipeline.starts import Starts, options_of
+from ottla.spark.pipeline.starts import Starts, wire_of
 from ottla.spark.reading.engine import takes_jvm
 from ottla.spark.writing.sink_identity import check_identity
 from ottla.telemetry import log_event
@@ -44,15 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ottla.spark.pipeline.definition import Pipeline
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 STARTS = 4
 TOO_LATE = "Python worker failed to connect back"
@@ -69,13 +64,13 @@ def start(
 ) -> Running:
     """Start the queries of a pipeline. What already runs is stopped again when one does not start."""
     sinks = sinks_to_run(pipeline, only)
-    session = spark or _session(pipeline)
+    session = spark or new_session(pipeline.name)
     folder = Path(tempfile.mkdtemp(prefix="ottla-pipeline-"))
     pause = folder / "pause"
     queries: dict[str, StreamingQuery] = {}
     with ExitStack() as opened:
         opened.callback(shutil.rmtree, folder, ignore_errors=True)
-        wire = options_of(pipeline, pipeline.streams()[0], {}).wire
+        wire = wire_of(pipeline)
         locations = [pipeline.checkpoint_of(sink.name) for sink in sinks]
         is_here = getattr(session, "_jvm", None) is not None  # through Spark Connect the store may be out of reach
         opened.enter_context(query_locks([each for each in locations if is_here or is_local(each)]))
@@ -103,7 +98,7 @@ def start(
 
 def run_until_signal(pipeline: Pipeline, spark: SparkSession | None, *, every: str | None, available_now: bool) -> None:
     """Run in the foreground. The second signal stops at once."""
-    session = spark or _session(pipeline)
+    session = spark or new_session(pipeline.name)
     stop = threading.Event()
     with (
         ctrl_c_spares_the_jvm(session),
@@ -179,8 +174,7 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
             writer = writer.partitionBy(*sink.partition_by)
     else:
         assert isinstance(sink, TopicSink | BatchDeadLetters)
-        own = {} if isinstance(sink, BatchDeadLetters) else sink.options
-        options = {name: str(value) for name, value in {**_client_options(pipeline), **own}.items()}
+        options = {name: str(value) for name, value in sink.options.items()}
         options |= {"kafka.bootstrap.servers": pipeline.bootstrap_servers, "topic": pipeline.in_version(sink.topic)}
         check_identity(sink_options(options | {"checkpointLocation": pipeline.checkpoint_of(sink.name)}))
         writer = writer.format("ottla").options(**options)
@@ -226,10 +220,6 @@ def _came_too_late(query: StreamingQuery) -> bool:
     return not query.isActive and TOO_LATE in str(query.exception() or "")
 
 
-def _client_options(pipeline: Pipeline) -> dict[str, Any]:
-    return {name: value for name, value in pipeline.options.items() if name.startswith("kafka.")}
-
-
 def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
     """Refuse a folder that another query wrote: Spark's file sink skips batches whose number is in the folder's log."""
     if not isinstance(sink, ParquetSink):
@@ -240,10 +230,6 @@ def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
             f"sink {sink.name}: {path} was written by another query, and {checkpoint} is new. Spark would skip the"
             " first micro-batches, because their numbers are in the folder's log; write to a new folder, or version"
         )
-
-
-def _session(pipeline: Pipeline) -> SparkSession:
-    return session(pipeline.name)
 
 
 @contextmanager

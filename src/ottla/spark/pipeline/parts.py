@@ -139,6 +139,7 @@ class BatchDeadLetters(Sink):
     """Rows of a source that do not decode, as dead letters. `view` is the source."""
 
     topic: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def start_options(position: Position) -> dict[str, str]:

@@ -23,7 +23,7 @@ from ottla.spark.pipeline.parts import (
     TopicSource,
     View,
 )
-from ottla.spark.pipeline.starts import Starts, options_of
+from ottla.spark.pipeline.starts import Starts, options_of, wire_of
 from ottla.spark.planner import divide
 from ottla.spark.reading.subscription import offsets_at, subscribed_partitions
 from ottla.spark.reading.trigger_budget import grant
@@ -89,7 +89,7 @@ def plan(pipeline: Pipeline) -> Plan:
     A batch in flight, planned and not committed, is the next one as it was planned.
     """
     reads = []
-    with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
+    with Cluster(wire_of(pipeline)) as cluster:
         for sink in pipeline.sinks.values():
             checkpoint = _checkpoint(pipeline, sink)
             for source in pipeline.sources_of(sink):
@@ -122,7 +122,7 @@ def lag(pipeline: Pipeline) -> list[Lag]:
     read.
     """
     found = []
-    with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
+    with Cluster(wire_of(pipeline)) as cluster:
         for sink in pipeline.sinks.values():
             checkpoint = _checkpoint(pipeline, sink)
             for source in pipeline.sources_of(sink):

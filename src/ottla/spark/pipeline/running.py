@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import OttlaError
 from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.pipeline.progress import SinkMetrics, metrics_of, position_of, report_progress
-from ottla.spark.pipeline.starts import options_of
+from ottla.spark.pipeline.starts import options_of, wire_of
 from ottla.spark.reading.subscription import offsets_at, subscribed_partitions
 from ottla.wire_client import LATEST, Cluster
 
@@ -94,7 +94,7 @@ class Running:
 
         Raises `NotCaughtUp` after `timeout_s`.
         """
-        with Cluster(self._wire()) as cluster:
+        with Cluster(wire_of(self.pipeline)) as cluster:
             goals = {name: self._ends(cluster, name) for name in self.queries}
         deadline = time.monotonic() + timeout_s
         while True:
@@ -111,7 +111,7 @@ class Running:
         """Return how many records each partition of each sink is behind."""
         from ottla.spark.pipeline.planning import Lag
 
-        with Cluster(self._wire()) as cluster:
+        with Cluster(wire_of(self.pipeline)) as cluster:
             found = []
             for name, query in self.queries.items():
                 position = position_of(self.pipeline, name, query)
@@ -146,9 +146,6 @@ class Running:
             options = options_of(self.pipeline, source, {})
             ends |= offsets_at(cluster, subscribed_partitions(cluster, options), LATEST)
         return ends
-
-    def _wire(self) -> Any:
-        return options_of(self.pipeline, self.pipeline.streams()[0], {}).wire
 
 
 def _is_busy(query: StreamingQuery) -> bool:

@@ -18,7 +18,7 @@ from ottla.spark.checkpoints.start_offsets import persisted_start, read_start
 from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.pipeline.parts import Position, Sink, TopicSource, start_options
 from ottla.spark.reading.subscription import resolve_start, subscribed_partitions
-from ottla.wire_client import Cluster
+from ottla.wire_client import Cluster, WireSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +32,11 @@ def options_of(pipeline: Pipeline, source: TopicSource, start: dict[str, str]) -
     if source.topics is not None:
         given["subscribe"] = source.topics if isinstance(source.topics, str) else ",".join(source.topics)
     return source_options(given | start | {"kafka.bootstrap.servers": pipeline.bootstrap_servers}, is_streaming=True)
+
+
+def wire_of(pipeline: Pipeline) -> WireSettings:
+    """Return what connects to the pipeline's cluster: the options of its first stream."""
+    return options_of(pipeline, pipeline.streams()[0], {}).wire
 
 
 def start_kept_by_spark(

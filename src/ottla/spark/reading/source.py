@@ -22,9 +22,11 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ottla.columnar.arrays.schema import arrow_schema
 from ottla.spark.checkpoints.offsets import tasks_of
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
@@ -32,7 +34,6 @@ from ottla.spark.planner import divide
 from ottla.spark.reading.filters import from_option, narrowed
 from ottla.spark.reading.stream_position import StreamPosition
 from ottla.spark.reading.subscription import batch_ranges
-from ottla.spark.values.schema import spark_schema
 from ottla.wire_client import OffsetRange
 
 
@@ -47,7 +48,8 @@ class OttlaSource(DataSource):
         options = dict(self.options)
         columns, decode = source_columns(options), options.get(DECODE_OPTION)
         if decode is None:
-            return spark_schema(columns)
+            plain: StructType = from_arrow_schema(arrow_schema(columns))
+            return plain
         # Here and in `read_task`, because Spark starts a process for every stream: loading the serdes there, where
         # nothing is decoded, would be a tenth of the time until a query starts.
         from ottla.spark.values.source_decoding import decoded_schema

@@ -34,13 +34,15 @@ def dead_letters(bad: DataFrame, *, pipeline: str) -> DataFrame:
 
     Raises `ConfigError` when columns are missing.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     missing = [name for name in NEEDED if name not in bad.columns]
     if missing:
         hint = " (read with option includeHeaders=true)" if "headers" in missing else ""
         raise ConfigError(
             f"dead_letters: column {', '.join(missing)} is missing{hint}; pass the second frame of split()"
         )
-    return bad.select(*NEEDED).mapInArrow(_Build(pipeline), _spark_schema())
+    return bad.select(*NEEDED).mapInArrow(_Build(pipeline), from_arrow_schema(_SCHEMA))
 
 
 class _Build:
@@ -85,9 +87,3 @@ def _dead_letter(row: dict[str, Any], timestamp_ms: int | None, pipeline: str, n
     )
     headers = [{"key": name, "value": value} for name, value in record.headers]
     return {"key": record.key, "value": record.value, "headers": headers}
-
-
-def _spark_schema() -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(_SCHEMA)

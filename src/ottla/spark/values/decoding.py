@@ -11,7 +11,7 @@ says until when a row may be handled, of those whose sender said so: nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -22,11 +22,12 @@ from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
 from ottla.columnar.values.rows import ERROR
 from ottla.errors import ConfigError
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.serdes import Serde, as_serde
+from ottla.serdes import Serde
 from ottla.spark.values.portable import Recipe, recipe_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 ERROR_COLUMN = "_error"
 RAW_COLUMN = "_raw"
@@ -64,11 +65,11 @@ def decode(
     Raises `ConfigError` for a column that is missing or not binary, without a serde, and for a frame decoded before.
     """
     from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import BinaryType, StructField, StructType
+    from pyspark.sql.types import BinaryType
 
     wanted: dict[Part, tuple[Decodable, pa.DataType | None]] = {"key": (key, key_type), "value": (value, value_type)}
     recipes: dict[Part, tuple[Recipe, pa.DataType | None]] = {}
-    types: dict[str, Any] = {}
+    types: dict[str, DataType] = {}
     for part, (serde, kind) in wanted.items():
         if serde is None:
             continue
@@ -76,7 +77,7 @@ def decode(
         if field is None or not isinstance(field.dataType, BinaryType):
             found = "no such column" if field is None else field.dataType.simpleString()
             raise ConfigError(f"decode: column {part}: found {found}, wanted binary")
-        recipe = recipe_of(serde if callable(serde) and not isinstance(serde, type) else as_serde(serde))
+        recipe = recipe_of(serde)
         recipes[part] = (recipe, kind)
         types[part] = from_arrow_type(decoder_for(recipe(), type=kind).type)
     if not recipes:
@@ -86,13 +87,21 @@ def decode(
             raise ConfigError(
                 f"decode: there is a column {name} already; a frame is decoded once, key and value together"
             )
-    fields = [StructField(f.name, types.get(f.name, f.dataType), True) for f in frame.schema.fields]
-    fields += [
-        StructField(ERROR_COLUMN, from_arrow_type(ERROR_TYPE), True),
-        StructField(RAW_COLUMN, from_arrow_type(RAW_TYPE), True),
-    ]
-    decoded = frame.mapInArrow(_DecodeBatches(recipes), StructType(fields))
+    decoded = frame.mapInArrow(_DecodeBatches(recipes), with_decoded(frame.schema, types))
     return _with_expiry(decoded) if expiry else decoded
+
+
+def with_decoded(schema: StructType, types: Mapping[str, DataType]) -> StructType:
+    """Return Spark's schema with other types of the columns that are decoded, and `_error` and `_raw`."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    fields = [StructField(f.name, types.get(f.name, f.dataType)) for f in schema.fields]
+    fields += [
+        StructField(ERROR_COLUMN, from_arrow_type(ERROR_TYPE)),
+        StructField(RAW_COLUMN, from_arrow_type(RAW_TYPE)),
+    ]
+    return StructType(fields)
 
 
 def _with_expiry(decoded: DataFrame) -> DataFrame:

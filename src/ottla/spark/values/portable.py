@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from ottla.columnar.values.decoding import has_rules
 from ottla.errors import ConfigError
-from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, Str
+from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, Str, as_serde
 from ottla.serdes.models import is_model
 
 Recipe: TypeAlias = Callable[[], Serde[Any]]
@@ -25,8 +25,9 @@ Recipe: TypeAlias = Callable[[], Serde[Any]]
 _MSGSPEC_CACHE = "__msgspec_cache__"
 
 
-def recipe_of(serde: Serde[Any] | Callable[[], Serde[Any]]) -> Recipe:
+def recipe_of(given: Serde[Any] | type | Callable[[], Serde[Any]]) -> Recipe:
     """Return a function that makes this serde and that can be pickled from its name and bytes alone."""
+    serde: Any = given if callable(given) and not isinstance(given, type) else as_serde(given)
     maker: Any = serde if not isinstance(serde, Serde) else _maker_of(serde)
     try:
         data = dumps(maker)
@@ -53,12 +54,6 @@ def dumps(value: object) -> bytes:
     stream = io.BytesIO()
     Pickler(stream).dump(value)
     return stream.getvalue()
-
-
-def _has_hook(serde: Json[Any]) -> bool:
-    """Return whether a user's function takes part in decoding: the serde cannot be rebuilt from its class."""
-    decoder = getattr(serde._decode, "__self__", None)
-    return getattr(decoder, "dec_hook", None) is not None
 
 
 def make_portable(kind: Any, seen: set[Any] | None = None) -> None:
@@ -91,7 +86,7 @@ def _made(data: bytes) -> Serde[Any]:
 
 
 def _maker_of(serde: Serde[Any]) -> Any:
-    if type(serde) is Json and serde._framing is None and not _has_hook(serde):
+    if type(serde) is Json and serde._framing is None and not serde.has_decoding_hook:
         make_portable(serde.type)
         return partial(Json, serde.type)
     if type(serde) is Avro and serde._framing is None and serde.writer_schema is None:

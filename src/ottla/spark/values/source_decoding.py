@@ -12,22 +12,21 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from ottla.columnar.arrays.schema import arrow_schema
 from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
 from ottla.errors import ConfigError
-from ottla.serdes import as_serde
-from ottla.spark.values.decoding import ERROR_COLUMN, ERROR_TYPE, PARTS, RAW_COLUMN, RAW_TYPE, Decodable, Part
+from ottla.spark.values.decoding import PARTS, Decodable, Part, with_decoded
 from ottla.spark.values.portable import Recipe, recipe_of
-from ottla.spark.values.schema import spark_schema
 
 
 def pack_recipes(*, value: Decodable, key: Decodable) -> str | None:
     """Return the option's text for these serdes, or None when nothing is to be decoded."""
     recipes: dict[Part, Recipe] = {}
-    for part, serde in (("key", key), ("value", value)):
+    given: dict[Part, Decodable] = {"key": key, "value": value}
+    for part, serde in given.items():
         if serde is not None:
-            is_maker = callable(serde) and not isinstance(serde, type)
-            recipes[part] = recipe_of(serde if is_maker else as_serde(serde))  # type: ignore[index]
-            decoder_for(recipes[part]())  # type: ignore[index]  # what has no columns is said here, not in a worker
+            recipes[part] = recipe_of(serde)
+            decoder_for(recipes[part]())  # what has no columns is said here, not in a worker
     if not recipes:
         return None
     return base64.b64encode(pickle.dumps(recipes)).decode()
@@ -42,17 +41,11 @@ def unpack_decoders(packed: str) -> dict[Part, ColumnDecoder]:
 
 def decoded_schema(columns: Sequence[str], packed: str) -> Any:
     """Return the Spark schema of a source with these columns and this decoding."""
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-    plain, decoders = spark_schema(columns), unpack_decoders(packed)
+    decoders = unpack_decoders(packed)
     for part in decoders:
         if part not in columns:
             raise ConfigError(f"columns: found {', '.join(columns)}, wanted {part} among them, because it is decoded")
-    types = {part: from_arrow_type(decoders[part].type) for part in PARTS if part in decoders}
-    fields = [StructField(f.name, types.get(f.name, f.dataType)) for f in plain.fields]  # type: ignore[call-overload]
-    fields += [
-        StructField(ERROR_COLUMN, from_arrow_type(ERROR_TYPE)),
-        StructField(RAW_COLUMN, from_arrow_type(RAW_TYPE)),
-    ]
-    return StructType(fields)
+    types: dict[str, Any] = {part: from_arrow_type(decoders[part].type) for part in PARTS if part in decoders}
+    return with_decoded(from_arrow_schema(arrow_schema(columns)), types)
