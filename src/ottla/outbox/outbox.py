@@ -35,7 +35,7 @@ from ottla.quantities import Span
 from ottla.records import Header, Headers, topic_problem
 from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, lock_of
-from ottla.stores.sql_sessions import Parameters
+from ottla.stores.sql_sessions import Parameters, create_tables
 from ottla.telemetry.traces.active_tracing import active_spans
 
 CheckSize = Callable[[str, bytes | None, bytes | None, Headers], None]
@@ -85,11 +85,7 @@ class Outbox:
 
     def create_tables(self) -> None:
         """Create missing tables."""
-        connection = self.store.connection()
-        try:
-            connection.create(self.schema)
-        finally:
-            connection.close()
+        create_tables(self.store.connection(), self.schema)
 
     def add(
         self,

@@ -44,15 +44,7 @@ class _MemoryClaims:
         """(consumer, id) → (owner, or None if processed; expiry)."""
 
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
-        now_ms = self._clock.now_ms()
-        claimed = []
-        with self._lock:
-            for message_id in ids:
-                found = self._live((consumer, message_id), now_ms)
-                if found is None or found[0] == owner:
-                    self._put((consumer, message_id), owner, now_ms + lease_ms)
-                    claimed.append(message_id)
-        return claimed
+        return self._take(consumer, ids, owner, lease_ms, are_owned=False)
 
     def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
         now_ms = self._clock.now_ms()
@@ -65,15 +57,7 @@ class _MemoryClaims:
         return states
 
     def renew(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> int:
-        now_ms = self._clock.now_ms()
-        kept = 0
-        with self._lock:
-            for message_id in ids:
-                found = self._live((consumer, message_id), now_ms)
-                if found is not None and found[0] == owner:
-                    self._put((consumer, message_id), owner, now_ms + lease_ms)
-                    kept += 1
-        return kept
+        return len(self._take(consumer, ids, owner, lease_ms, are_owned=True))
 
     def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
         until_ms = self._clock.now_ms() + window_ms
@@ -97,6 +81,20 @@ class _MemoryClaims:
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
+
+    def _take(
+        self, consumer: str, ids: Sequence[str], owner: str, lease_ms: int, *, are_owned: bool
+    ) -> Collection[str]:
+        """Give the owner these ids for a while: those that it has, and unless `are_owned` those that nobody has."""
+        now_ms = self._clock.now_ms()
+        taken = []
+        with self._lock:
+            for message_id in ids:
+                found = self._live((consumer, message_id), now_ms)
+                if not are_owned if found is None else found[0] == owner:
+                    self._put((consumer, message_id), owner, now_ms + lease_ms)
+                    taken.append(message_id)
+        return taken
 
     def _live(self, key: tuple[str, str], now_ms: int) -> tuple[str | None, int] | None:
         found = self._entries.get(key)

@@ -38,21 +38,13 @@ class OutboxLag:
     reason: str | None
 
 
-class OutboxConnection(DatabaseConnection, Protocol):
-    """A connection that can also create tables."""
-
-    def create(self, schema: str) -> None:
-        """Execute the statements of a schema."""
-        ...
-
-
 @runtime_checkable
 class OutboxStore(Protocol):
     """A store that can have an outbox: PostgreSQL, SQLite, and SQLAlchemy's sessions of them."""
 
     dialect: Dialect
 
-    def connection(self) -> OutboxConnection:
+    def connection(self) -> DatabaseConnection:
         """Return a new connection for a thread, in autocommit mode."""
         ...
 

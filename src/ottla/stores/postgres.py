@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ottla.clock import SystemClock
 from ottla.errors import ConfigError, InputError
-from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession, SqlStore
+from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession, SqlStore, create_tables
 from ottla.stores.sql_text import POSTGRESQL, Statement, array_literal
 
 try:
@@ -60,11 +60,7 @@ class Postgres(SqlStore):
 
     def create_tables(self) -> None:
         """Create missing tables."""
-        connection = self._open()
-        try:
-            connection.execute(self.schema)
-        finally:
-            (self._close or Connection.close)(connection)
+        create_tables(self.connection(), self.schema)
 
     def session(self) -> SqlSession:
         """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is

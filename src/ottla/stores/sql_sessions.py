@@ -53,6 +53,10 @@ class DatabaseConnection(Protocol):
         """Run a statement as a transaction of its own."""
         ...
 
+    def create(self, schema: str) -> None:
+        """Execute the statements of a schema."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -76,6 +80,14 @@ class AsyncConnection(Protocol):
     async def run_alone(self, statement: Statement, parameters: Parameters) -> Rows: ...
 
     async def close(self) -> None: ...
+
+
+def create_tables(connection: DatabaseConnection, schema: str) -> None:
+    """Create missing tables, and close the connection."""
+    try:
+        connection.create(schema)
+    finally:
+        connection.close()
 
 
 def alone(operation: Callable[Concatenate[Any, P], Operation[Any]]) -> Callable[Concatenate[Any, P], Any]:

@@ -18,6 +18,7 @@ from ottla.stores.sql_sessions import (
     SqlSession,
     SqlStore,
     alone,
+    create_tables,
     inside,
 )
 from ottla.stores.sql_text import SQLITE, Statement
@@ -72,11 +73,7 @@ class Sqlite(SqlStore):
 
     def create_tables(self) -> None:
         """Create missing tables, and switch the file to write-ahead logging."""
-        connection = self.connection()
-        try:
-            connection.create(self.schema)
-        finally:
-            connection.close()
+        create_tables(self.connection(), self.schema)
 
     def session(self) -> SqlSession:
         """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
