@@ -102,6 +102,14 @@ def as_text(values: pa.Array) -> pa.Array:
         )
 
 
+def is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def binary_parts(values: pa.Array) -> tuple[Ints, Bytes8, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Return (offsets with one more entry than rows, data, nulls) of a binary or string array, slices respected."""
     _, offsets_buffer, data_buffer = values.buffers()

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ottla.columnar.arrays.binary import binary_array, binary_parts, primitive_array
+from ottla.columnar.arrays.binary import binary_array, binary_parts, is_utf8, primitive_array
 from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
 from ottla.columnar.values.avro_types import AvroNode
 
@@ -193,7 +193,7 @@ def _read_string(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        wrong = np.array([not _is_utf8(value) for value in raw.to_pylist()])
+        wrong = np.array([value is not None and not is_utf8(value) for value in raw.to_pylist()])
         cursor.move(cursor.position, wrong)
         empty = pa.array(["" if w else None for w in wrong], pa.binary())
         return pc.if_else(pa.array(wrong), empty, raw).cast(pa.string())
@@ -313,14 +313,6 @@ def _varint(cursor: _RowCursor) -> Ints:
 def _only_where(column: pa.Array, present: Flags) -> pa.Array:
     """Return the column with null in the other rows."""
     return pc.if_else(pa.array(present), column, pa.scalar(None, column.type))
-
-
-def _is_utf8(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 _READERS: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.columnar.arrays.binary import binary_parts
+from ottla.columnar.arrays.binary import binary_parts, is_utf8
 from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
 from ottla.columnar.values.json_bitmaps import BitReader, WordReader
 from ottla.columnar.values.row_template import RowTemplate
@@ -137,7 +137,7 @@ class JsonText:
         try:
             rows.cast(pa.string())
         except pa.ArrowInvalid:
-            self.is_plain &= [_is_utf8(row) for row in rows.to_pylist()]
+            self.is_plain &= [is_utf8(row) for row in rows.to_pylist()]
 
     def _count_controls(self) -> Ints:
         """Return the number of control characters in each row."""
@@ -162,11 +162,3 @@ def both(first: Flags | None, second: Flags | None) -> Flags | None:
         return second if first is None else first
     holds: Flags = first & second
     return holds
-
-
-def _is_utf8(row: bytes) -> bool:
-    try:
-        row.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
