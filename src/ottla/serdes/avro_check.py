@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 import msgspec
 
 from ottla.serdes.avro_schema import Schema
-from ottla.serdes.avro_walk import body_of
+from ottla.serdes.avro_walk import RECORDS, body_of
 from ottla.serdes.models import union_of
 
 _INT32: Final = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -101,34 +101,32 @@ class Checks:
 
     def type_of(self, schema: Schema) -> Any:
         """Return the type of a schema's values."""
-        if isinstance(schema, list):
-            return self._union(schema)
-        if isinstance(schema, str):
-            if schema in _PRIMITIVES:
-                return _PRIMITIVES[schema]
-            if schema not in self._named:
-                self._named[schema] = self.type_of(self._bodies[schema])
-            return self._named[schema]
-        kind, logical = schema["type"], schema.get("logicalType")
-        if not isinstance(kind, str):
-            return self.type_of(kind)
-        if (kind, logical) in _LOGICAL:
-            made = _LOGICAL[kind, logical]  # type: ignore[index]
-        elif kind in ("record", "error"):
-            return self._record(schema)
-        elif kind == "array":
-            return list[self.type_of(schema["items"])]  # type: ignore[misc]
-        elif kind == "map":
-            return dict[str, self.type_of(schema["values"])]  # type: ignore[misc]
-        elif kind == "enum":
-            made = Literal[tuple(schema["symbols"])]
-        elif kind == "fixed":
-            made = Annotated[bytes, msgspec.Meta(min_length=schema["size"], max_length=schema["size"])]
-        else:
-            return self.type_of(kind)
-        if "name" in schema:
-            self._named[schema["name"]] = made
-        return made
+        body = body_of(schema, self._bodies)
+        if isinstance(body, list):
+            return union_of(map(self.type_of, body)) if self.distinguishes(body) else Any
+        name, kind = body.get("name"), body["type"]
+        if name not in self._named:
+            made = self._made(body, kind)
+            if name is None:
+                return made
+            self._named[name] = made
+        return self._named[name]
+
+    def _made(self, body: dict[str, Any], kind: str) -> Any:
+        logical = _LOGICAL.get((kind, body.get("logicalType", "")))
+        if logical is not None:
+            return logical
+        if kind in RECORDS:
+            return self._record(body)
+        if kind == "array":
+            return list[self.type_of(body["items"])]  # type: ignore[misc]
+        if kind == "map":
+            return dict[str, self.type_of(body["values"])]  # type: ignore[misc]
+        if kind == "enum":
+            return Literal[tuple(body["symbols"])]
+        if kind == "fixed":
+            return Annotated[bytes, msgspec.Meta(min_length=body["size"], max_length=body["size"])]
+        return _PRIMITIVES[kind]
 
     def distinguishes(self, branches: Sequence[Any]) -> bool:
         """Return whether a value's type determines its branch of a union, for msgspec and for fastavro."""
@@ -149,12 +147,7 @@ class Checks:
         for field in schema["fields"]:
             made = self.type_of(field["type"])
             fields[field["name"]] = NotRequired[made] if "default" in field else made
-        record = TypedDict(name.rpartition(".")[2], fields)  # type: ignore[misc]
-        self._named[name] = record
-        return record
-
-    def _union(self, branches: list[Any]) -> Any:
-        return union_of(self.type_of(branch) for branch in branches) if self.distinguishes(branches) else Any
+        return TypedDict(name.rpartition(".")[2], fields)  # type: ignore[operator]
 
 
 def parts_of(schema: Any) -> Iterator[Any]:
@@ -198,7 +191,7 @@ def _parts_of_nothing(schema: Any, bodies: Mapping[str, Any], sizes: dict[str, f
     if isinstance(schema, str | list):
         return float(schema == "null")  # the number of a union's branch is a byte
     kind = schema["type"]
-    if kind in ("record", "error"):
+    if kind in RECORDS:
         parts = [_parts_of_nothing(field["type"], bodies, sizes) for field in schema["fields"]]
         return 1 + sum(parts) if all(parts) else 0
     if kind == "fixed":

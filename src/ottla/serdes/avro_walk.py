@@ -62,26 +62,22 @@ class SchemaWalk:
 
     def step(self, schema: Schema) -> Step | None:
         """Return the step of a schema; None if its values are used unchanged."""
-        if isinstance(schema, list):
-            return self.union(schema)
-        if isinstance(schema, str):
-            return None if schema in PRIMITIVES else self._by_name(schema)
-        kind = schema["type"]
-        if not isinstance(kind, str):
-            return self.step(kind)
-        if "name" in schema:
-            return self._by_name(schema["name"], schema)
-        if kind == "array":
-            return _of_items(self.step(schema["items"]))
-        if kind == "map":
-            return _of_values(self.step(schema["values"]))
-        return self.leaf(schema) if kind in PRIMITIVES else self._by_name(kind)
+        body = body_of(schema, self.bodies)
+        if isinstance(body, list):
+            return self.union(body)
+        if "name" in body:
+            return self._of_named(body)
+        if body["type"] == "array":
+            return _of_items(self.step(body["items"]))
+        if body["type"] == "map":
+            return _of_values(self.step(body["values"]))
+        return self.leaf(body)
 
-    def _by_name(self, name: str, body: Any = None) -> Step | None:
+    def _of_named(self, body: Any) -> Step | None:
+        name = body["name"]
         if name in self._open:
             return self.inside_itself(name)
         if name not in self._made:
-            body = body or self.bodies[name]
             if body["type"] not in RECORDS:
                 self._made[name] = self.leaf(body)
                 return self._made[name]
