@@ -57,7 +57,7 @@ def test_names_are_case_insensitive_as_spark_hands_them_over():
     assert (options.max_per_trigger, options.min_per_trigger, options.max_trigger_delay_ms) == (10, 5, 30_000)
     assert options.on_data_loss.of(P0) is OnDataLoss.EARLIEST
     assert options.fairness is Fairness.PROPORTIONAL
-    assert options.min_tasks == 6
+    assert options.tasks.min_tasks == 6
     assert options.wire.fetch_max_bytes == 99
     assert options.topics == ("orders", "returns")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ottla.columnar import OffsetRange
 from ottla.records import TopicPartition
-from ottla.spark.planner import Fairness, count_tasks, divide, share_budget, share_bytes
+from ottla.spark.planner import Fairness, TaskSizing, divide, share_budget, share_bytes
 
 sizes = st.lists(st.integers(0, 2_000_000), min_size=1, max_size=30)
 
@@ -17,7 +17,7 @@ def ranges_of(counts):
 
 
 def plan_tasks(ranges, **options):
-    return divide(ranges, count_tasks(sum(r.size for r in ranges), **options))
+    return divide(ranges, TaskSizing(**options).count(sum(r.size for r in ranges)))
 
 
 @given(

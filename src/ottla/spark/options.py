@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.amounts import DURATIONS, SIZES, TIMES, parse_duration_ms, parse_size, parse_time_ms
@@ -27,7 +27,7 @@ from ottla.spark.checkpoints.offsets import (
     parse_timestamps_option,
 )
 from ottla.spark.data_loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
-from ottla.spark.planner import ROWS_PER_TASK, Fairness, count_tasks
+from ottla.spark.planner import ROWS_PER_TASK, Fairness, TaskSizing
 from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
 from ottla.wire_client.producing.open_transactions import DEFAULT_TIMEOUT_MS
 
@@ -133,25 +133,12 @@ class SourceOptions:
     max_trigger_delay_ms: int = 15 * 60_000
     fairness: Fairness = Fairness.MAXMIN
     columns: tuple[str, ...] = SPARK_COLUMNS
-    parallelism: int = 1
-    rows_per_task: int = ROWS_PER_TASK
-    min_tasks: int = 1
-    max_rows_per_task: int | None = None
+    tasks: TaskSizing = field(default_factory=TaskSizing)
     publish_group: str | None = None
     starting_offsets_file: str | None = None
     pause_file: str | None = None
     decode: str | None = None
     where: str | None = None
-
-    def count_tasks(self, rows: int) -> int:
-        """Return the number of tasks that read so many rows."""
-        return count_tasks(
-            rows,
-            parallelism=self.parallelism,
-            rows_per_task=self.rows_per_task,
-            min_tasks=self.min_tasks,
-            max_rows_per_task=self.max_rows_per_task,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,10 +174,12 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         max_trigger_delay_ms=_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
         fairness=Fairness(_word(given, "fairness", tuple(f.value for f in Fairness), Fairness.MAXMIN.value)),
         columns=columns,
-        parallelism=_count(given, "tasks") or _cores(),
-        rows_per_task=_count(given, "rowsPerTask") or ROWS_PER_TASK,
-        min_tasks=_count(given, "minPartitions") or 1,
-        max_rows_per_task=_count(given, "maxRecordsPerPartition"),
+        tasks=TaskSizing(
+            parallelism=_count(given, "tasks") or _cores(),
+            rows_per_task=_count(given, "rowsPerTask") or ROWS_PER_TASK,
+            min_tasks=_count(given, "minPartitions") or 1,
+            max_rows_per_task=_count(given, "maxRecordsPerPartition"),
+        ),
         publish_group=given.get("publishgroup"),
         starting_offsets_file=given.get("startingoffsetsfile"),
         pause_file=given.get("pausefile"),

@@ -11,7 +11,7 @@ Two decisions that Spark's own connector takes differently:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ottla.records import TopicPartition
@@ -97,21 +97,22 @@ def _hand_out_rest(
     return shares
 
 
-def count_tasks(
-    rows: int,
-    *,
-    parallelism: int,
-    rows_per_task: int = ROWS_PER_TASK,
-    min_tasks: int = 1,
-    max_rows_per_task: int | None = None,
-) -> int:
-    """Return how many tasks so many rows call for, up to `parallelism`; `min_tasks` (`minPartitions`) and
-    `max_rows_per_task` (`maxRecordsPerPartition`) can call for more."""
-    count = min(parallelism, -(-rows // rows_per_task))
-    count = max(count, min_tasks, 1)
-    if max_rows_per_task is not None:
-        count = max(count, -(-rows // max_rows_per_task))
-    return min(count, rows)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSizing:
+    """How many tasks read so many rows: up to `parallelism`; `min_tasks` (`minPartitions`) and `max_rows_per_task`
+    (`maxRecordsPerPartition`) can call for more."""
+
+    parallelism: int = 1
+    rows_per_task: int = ROWS_PER_TASK
+    min_tasks: int = 1
+    max_rows_per_task: int | None = None
+
+    def count(self, rows: int) -> int:
+        """Return the number of tasks that read so many rows."""
+        count = max(min(self.parallelism, -(-rows // self.rows_per_task)), self.min_tasks, 1)
+        if self.max_rows_per_task is not None:
+            count = max(count, -(-rows // self.max_rows_per_task))
+        return min(count, rows)
 
 
 def divide(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:

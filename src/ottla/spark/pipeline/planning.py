@@ -105,7 +105,7 @@ def plan(pipeline: Pipeline) -> Plan:
                     OffsetRange(topic=p.topic, partition=p.partition, start=begins[p], end=begins[p] + granted[p])
                     for p in sorted(ends)
                 ]
-                tasks = divide(ranges, options.count_tasks(sum(granted.values())) if count is None else count)
+                tasks = divide(ranges, options.tasks.count(sum(granted.values())) if count is None else count)
                 reads.append(
                     PlannedRead(
                         sink=sink.name,

@@ -109,7 +109,7 @@ def tasks_for(
 ) -> list[InputPartition]:
     """Return the planned tasks, `count` of them where it is given, as Spark's input partitions."""
     if count is None:
-        count = options.count_tasks(sum(each.size for each in ranges))
+        count = options.tasks.count(sum(each.size for each in ranges))
     return [Task(ranges) for ranges in divide(ranges, count)]
 
 

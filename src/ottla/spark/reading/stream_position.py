@@ -91,7 +91,7 @@ class StreamPosition:
         if end == {name: value for name, value in start.items() if name != TASKS}:
             return start  # Spark compares texts: another number of tasks would be news
         rows = sum(max(0, ends[p] - begins.get(p, ends[p])) for p in ends)
-        return to_json_dict(ends, known_ids | ids, tasks=self._options.count_tasks(rows) or None)
+        return to_json_dict(ends, known_ids | ids, tasks=self._options.tasks.count(rows) or None)
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """Return the ranges between two offsets of the query."""

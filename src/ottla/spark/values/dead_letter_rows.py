@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,18 +43,13 @@ def dead_letters(bad: DataFrame, *, pipeline: str) -> DataFrame:
         raise ConfigError(
             f"dead_letters: column {', '.join(missing)} is missing{hint}; pass the second frame of split()"
         )
-    return bad.select(*NEEDED).mapInArrow(_Build(pipeline), from_arrow_schema(_SCHEMA))
+    return bad.select(*NEEDED).mapInArrow(partial(_built, pipeline=pipeline), from_arrow_schema(_SCHEMA))
 
 
-class _Build:
-    """What runs in the workers."""
-
-    def __init__(self, pipeline: str) -> None:
-        self._pipeline = pipeline
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield build_batch(batch, pipeline=self._pipeline, now_ms=time.time_ns() // 1_000_000)
+def _built(batches: Iterator[pa.RecordBatch], *, pipeline: str) -> Iterator[pa.RecordBatch]:
+    """Run in the workers."""
+    for batch in batches:
+        yield build_batch(batch, pipeline=pipeline, now_ms=time.time_ns() // 1_000_000)
 
 
 def build_batch(batch: pa.RecordBatch, *, pipeline: str, now_ms: int) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ says until when a row may be handled, of those whose sender said so: nothing is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -87,7 +88,7 @@ def decode(
             raise ConfigError(
                 f"decode: there is a column {name} already; a frame is decoded once, key and value together"
             )
-    decoded = frame.mapInArrow(_DecodeBatches(recipes), with_decoded(frame.schema, types))
+    decoded = frame.mapInArrow(partial(_decoded, recipes=recipes), with_decoded(frame.schema, types))
     return _with_expiry(decoded) if expiry else decoded
 
 
@@ -138,16 +139,13 @@ def split(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     return good, bad
 
 
-class _DecodeBatches:
-    """What runs in the workers: one batch in, one batch out. Pickled, so it holds recipes and makes decoders late."""
-
-    def __init__(self, recipes: dict[Part, tuple[Recipe, pa.DataType | None]]) -> None:
-        self._recipes = recipes
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoders = {part: decoder_for(recipe(), type=kind) for part, (recipe, kind) in self._recipes.items()}
-        for batch in batches:
-            yield decode_batch(batch, decoders)
+def _decoded(
+    batches: Iterator[pa.RecordBatch], *, recipes: dict[Part, tuple[Recipe, pa.DataType | None]]
+) -> Iterator[pa.RecordBatch]:
+    """Run in the workers: one batch in, one batch out. It is pickled with recipes, and makes decoders late."""
+    decoders = {part: decoder_for(recipe(), type=kind) for part, (recipe, kind) in recipes.items()}
+    for batch in batches:
+        yield decode_batch(batch, decoders)
 
 
 def decode_batch(batch: pa.RecordBatch, decoders: dict[Part, ColumnDecoder]) -> pa.RecordBatch:

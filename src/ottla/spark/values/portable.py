@@ -89,12 +89,10 @@ def _maker_of(serde: Serde[Any]) -> Any:
     if type(serde) is Json and serde._framing is None and not serde.has_decoding_hook:
         make_portable(serde.type)
         return partial(Json, serde.type)
-    if type(serde) is Avro and serde._framing is None and serde.writer_schema is None:
-        if not has_rules(serde.type):
+    if type(serde) is Avro and serde._framing is None:
+        if serde.writer_schema is None and not has_rules(serde.type):
             return partial(Avro, serde.schema)  # the columns come from the schema alone
         make_portable(serde.type)
-        has_schema_of_its_own = serde._resolve_to is not None
-        return partial(Avro, serde.schema, type=serde.type) if has_schema_of_its_own else partial(Avro, serde.type)
     if type(serde) in (Bytes, Str, Int64):
         return type(serde)
     if type(serde) is Protobuf and serde._framing is None:

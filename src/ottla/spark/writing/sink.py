@@ -74,7 +74,8 @@ class _BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if not self._options.is_exactly_once:
             return write_task(self._options, iterator)
-        work = Work(query=self._job, batch=None, task=_task_number(), attempt=_attempt_number())
+        task, attempt = _task()
+        work = Work(query=self._job, batch=None, task=task, attempt=attempt)
         return prepare_task(self._options, cluster_for(self._options.wire), work, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -110,7 +111,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 
 def write_task(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
     """Write one task's rows and wait for all acknowledgements."""
-    with TopicWriter(cluster_for(options.wire), topic=options.topic, first_partition=_task_number()) as writer:
+    with TopicWriter(cluster_for(options.wire), topic=options.topic, first_partition=_task()[0]) as writer:
         for batch in batches:
             if batch.num_rows:
                 writer.write(batch)
@@ -118,20 +119,12 @@ def write_task(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> TaskW
     return TaskWritten(rows=written.rows, bytes_sent=written.bytes_sent)
 
 
-def _task_number() -> int:
-    """Return the partition at which rows without a key begin: another one in each task."""
+def _task() -> tuple[int, int]:
+    """Return the number of the task, with which rows without a key begin, and which attempt this is from 0 on."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    return os.getpid() if context is None else context.partitionId()
-
-
-def _attempt_number() -> int:
-    """Return which attempt of the task this is; 0 is the first."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.attemptNumber()
+    return (os.getpid(), 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
 def _stream_work() -> Work:
