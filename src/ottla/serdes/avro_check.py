@@ -65,7 +65,7 @@ def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
 
     `named` are the types that are defined elsewhere and used by their names.
     """
-    bodies = {**named, **_named_types(schema)}
+    bodies = {**named, **named_types(schema)}
     try:
         TopologicalSorter({name: _mentioned(body, bodies) for name, body in bodies.items()}).prepare()
     except CycleError:
@@ -77,7 +77,7 @@ def made_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
     """Return the parts of which a few bytes could claim billions, or None: array items without bytes, or records
     without bytes inside such records.
     """
-    bodies = {**named, **_named_types(schema)}
+    bodies = {**named, **named_types(schema)}
     sizes: dict[str, float] = {}
     for part in (part for whole in (schema, *named.values()) for part in parts_of(whole)):
         if isinstance(part, dict) and part.get("type") == "array" and _parts_of_nothing(part["items"], bodies, sizes):
@@ -166,7 +166,7 @@ def parts_of(schema: Any) -> Iterator[Any]:
             yield from parts_of(child)
 
 
-def _named_types(schema: Schema) -> dict[str, Any]:
+def named_types(schema: Schema) -> dict[str, Any]:
     """Return every named type in a schema parsed by fastavro (it writes full names everywhere)."""
     return {part["name"]: part for part in parts_of(schema) if isinstance(part, dict) and "name" in part}
 

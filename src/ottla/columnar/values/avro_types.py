@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.errors import ConfigError
+from ottla.serdes.avro_check import named_types
+from ottla.serdes.avro_walk import RECORDS, body_of
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -57,70 +59,59 @@ class AvroNode:
 
 
 def parse_avro(schema: Any) -> AvroNode:
-    """Return the tree of a schema, named types resolved. A schema that contains itself has no columns:
-    `ConfigError`."""
-    return _AvroParser().parse(schema, "")
+    """Return the tree of a schema that fastavro parsed, or that has no namespaces: its names are full ones.
+
+    A schema that contains itself has no columns: `ConfigError`.
+    """
+    return _AvroParser(named_types(schema)).parse(schema)
 
 
 class _AvroParser:
-    def __init__(self) -> None:
+    def __init__(self, bodies: Mapping[str, Any]) -> None:
+        self._bodies = bodies
         self._named: dict[str, AvroNode] = {}
         self._open: set[str] = set()
 
-    def parse(self, schema: Any, namespace: str) -> AvroNode:
-        if isinstance(schema, str):
-            return self._by_name(schema, namespace)
-        if isinstance(schema, list):
-            return self._union(schema, namespace)
-        kind = schema["type"]
-        if isinstance(kind, dict | list):
-            return self.parse(kind, namespace)
-        if kind in ("record", "error"):
-            return self._record(schema, namespace)
+    def parse(self, schema: Any) -> AvroNode:
+        body = body_of(schema, self._bodies)
+        if isinstance(body, list):
+            return self._union(body)
+        name = body.get("name")
+        if name is None:
+            return self._node(body)
+        if name in self._open:
+            raise ConfigError(f"Avro type {name} contains itself: it has no columns; decode it row by row as JSON")
+        if name not in self._named:
+            self._open.add(name)
+            self._named[name] = self._node(body)
+            self._open.discard(name)
+        return self._named[name]
+
+    def _node(self, body: Mapping[str, Any]) -> AvroNode:
+        kind, logical = body["type"], body.get("logicalType")
+        if kind in RECORDS:
+            return self._record(body)
         if kind == "enum":
-            symbols = tuple(schema["symbols"])
-            return self._remember(schema, namespace, AvroNode(kind="enum", arrow=pa.string(), names=symbols))
-        if kind == "fixed":
-            node = _decimal(schema, "fixed") or AvroNode(kind="fixed", arrow=pa.binary())
-            return self._remember(schema, namespace, replace(node, size=schema["size"]))
+            return AvroNode(kind=kind, arrow=pa.string(), names=tuple(body["symbols"]))
         if kind == "array":
-            items = self.parse(schema["items"], namespace)
-            return AvroNode(kind="array", arrow=pa.list_(pa.field("element", items.arrow)), children=(items,))
+            items = self.parse(body["items"])
+            return AvroNode(kind=kind, arrow=pa.list_(pa.field("element", items.arrow)), children=(items,))
         if kind == "map":
-            values = self.parse(schema["values"], namespace)
-            return AvroNode(kind="map", arrow=pa.map_(pa.string(), values.arrow), children=(values,))
-        logical = schema.get("logicalType")
-        if kind == "bytes" and logical == "decimal":
-            return _decimal(schema, "bytes") or AvroNode(kind="bytes", arrow=pa.binary())
-        if kind in _PRIMITIVES:
-            arrow = _LOGICAL.get((kind, logical), _PRIMITIVES[kind])
-            return AvroNode(kind=kind, arrow=arrow, logical=logical)
-        return self._by_name(kind, namespace)
+            values = self.parse(body["values"])
+            return AvroNode(kind=kind, arrow=pa.map_(pa.string(), values.arrow), children=(values,))
+        if kind in ("bytes", "fixed"):
+            node = _decimal(body) if logical == "decimal" else AvroNode(kind=kind, arrow=pa.binary())
+            return replace(node, size=body.get("size", 0))
+        return AvroNode(kind=kind, arrow=_LOGICAL.get((kind, logical or ""), _PRIMITIVES[kind]), logical=logical)
 
-    def _by_name(self, name: str, namespace: str) -> AvroNode:
-        if name in _PRIMITIVES:
-            return AvroNode(kind=name, arrow=_PRIMITIVES[name])
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        for candidate in (full, name):
-            if candidate in self._open:
-                raise ConfigError(f"Avro type {name} contains itself: it has no columns; decode it row by row as JSON")
-            if candidate in self._named:
-                return self._named[candidate]
-        raise ConfigError(f"Avro schema: no type is named {name}")
+    def _record(self, body: Mapping[str, Any]) -> AvroNode:
+        children = tuple(self.parse(field["type"]) for field in body["fields"])
+        names = tuple(field["name"] for field in body["fields"])
+        arrow = pa.struct([pa.field(name, child.arrow) for name, child in zip(names, children, strict=True)])
+        return AvroNode(kind="record", arrow=arrow, children=children, names=names, full_name=body["name"])
 
-    def _record(self, schema: Mapping[str, Any], namespace: str) -> AvroNode:
-        full, inner = _full_name(schema, namespace)
-        self._open.add(full)
-        children = tuple(self.parse(f["type"], inner) for f in schema["fields"])
-        self._open.discard(full)
-        names = tuple(f["name"] for f in schema["fields"])
-        arrow = pa.struct([pa.field(n, child.arrow) for n, child in zip(names, children, strict=True)])
-        node = AvroNode(kind="record", arrow=arrow, children=children, names=names, full_name=full)
-        self._named[full] = node
-        return node
-
-    def _union(self, branches: list[Any], namespace: str) -> AvroNode:
-        nodes = [self.parse(branch, namespace) for branch in branches]
+    def _union(self, branches: list[Any]) -> AvroNode:
+        nodes = [self.parse(branch) for branch in branches]
         null_at = next((i for i, node in enumerate(nodes) if node.kind == "null"), None)
         others = tuple(node for node in nodes if node.kind != "null")
         if not others:
@@ -130,27 +121,12 @@ class _AvroParser:
         arrow = pa.struct([pa.field(f"member{i}", node.arrow) for i, node in enumerate(others)])
         return AvroNode(kind="union", arrow=arrow, children=others, null_at=null_at, branches=len(nodes))
 
-    def _remember(self, schema: Mapping[str, Any], namespace: str, node: AvroNode) -> AvroNode:
-        self._named[_full_name(schema, namespace)[0]] = node
-        return node
 
-
-def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """Return (full name, namespace for what is inside)."""
-    name: str = schema["name"]
-    if "." in name:
-        return name, name.rpartition(".")[0]
-    inner = schema.get("namespace", namespace)
-    return (f"{inner}.{name}" if inner else name), inner
-
-
-def _decimal(schema: Mapping[str, Any], kind: str) -> AvroNode | None:
-    if schema.get("logicalType") != "decimal":
-        return None
-    precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
+def _decimal(body: Mapping[str, Any]) -> AvroNode:
+    precision, scale = int(body["precision"]), int(body.get("scale", 0))
     if precision > _MOST_DIGITS:
         raise ConfigError(
             f"Avro schema: found a decimal of {precision} digits, wanted at most {_MOST_DIGITS} in a column"
         )
     arrow = pa.decimal128(precision, scale) if precision <= _MOST_DIGITS_128 else pa.decimal256(precision, scale)
-    return AvroNode(kind=kind, arrow=arrow, logical="decimal")
+    return AvroNode(kind=body["type"], arrow=arrow, logical="decimal")

@@ -29,6 +29,7 @@ from ottla.columnar.values.rows import ERROR, decode_rows
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, SerdeContext, Str
 from ottla.serdes.avro import written_schema
+from ottla.serdes.avro_codec import parse
 from ottla.serdes.avro_schema import derive_schema
 from ottla.serdes.models import fields_of, is_model, is_pydantic
 from ottla.serdes.registered_schema import RegisteredSchema
@@ -151,7 +152,7 @@ def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> Column
     """Return the decoder of a serde. `type` is needed where the serde does not say what its values look like
     (`Json()`)."""
     if isinstance(serde, Avro):
-        node = parse_avro(serde.schema)
+        node = parse_avro(parse(serde.schema).schema)
         columnwise = (
             serde.writer_schema is None and type is None and has_column_reader(node) and not has_rules(serde.type)
         )
