@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.clock import SystemClock
 from ottla.errors import ConfigError, InputError
-from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession, SqlStore, create_tables
+from ottla.stores.sql_sessions import Parameters, Rows, SqlStore, create_tables
 from ottla.stores.sql_text import POSTGRESQL, Statement, array_literal
 
 try:
@@ -46,6 +44,7 @@ class Postgres(SqlStore):
         async_connect: Callable[[], Awaitable[AsyncConnection[Any]]] | None = None,
         async_close: Callable[[Any], Awaitable[Any]] | None = None,
     ) -> None:
+        super().__init__(_OVER_PSYCOPG)
         if conninfo is None and connect is None and async_connect is None:
             raise ConfigError("Postgres: give a connection string, or connect= or async_connect=")
         self._conninfo = conninfo
@@ -53,31 +52,12 @@ class Postgres(SqlStore):
         self._close = close
         self._async_connect = async_connect
         self._async_close = async_close
-        self._clock = SystemClock()
-        self.dialect = POSTGRESQL
-        self.schema = POSTGRESQL.schema
-        """The statements that create the tables."""
 
     def create_tables(self) -> None:
         """Create missing tables."""
         create_tables(self.connection(), self.schema)
 
-    def session(self) -> SqlSession:
-        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
-        missing.
-        """
-        connection = self._open()
-        try:
-            for table, statement in POSTGRESQL.exists.items():
-                with _usable(table):
-                    connection.execute(statement.text)
-        except BaseException:
-            connection.close()
-            raise
-        return SqlSession(_PostgresConnection(connection, self._close), _OVER_PSYCOPG, self._clock)
-
-    async def async_session(self) -> AsyncSqlSession:
-        """Return a session for an event loop, as `session`."""
+    async def _async_connection(self) -> _AsyncPostgresConnection:
         if self._async_connect is not None:
             connection = await self._async_connect()
             await connection.set_autocommit(True)
@@ -85,14 +65,10 @@ class Postgres(SqlStore):
             connection = await AsyncConnection.connect(self._conninfo, autocommit=True)
         else:
             raise ConfigError("Postgres: an async handler needs a connection string or async_connect=")
-        try:
-            for table, statement in POSTGRESQL.exists.items():
-                with _usable(table):
-                    await connection.execute(statement.text)
-        except BaseException:
-            await connection.close()
-            raise
-        return AsyncSqlSession(_AsyncPostgresConnection(connection, self._async_close), _OVER_PSYCOPG, self._clock)
+        return _AsyncPostgresConnection(connection, self._async_close)
+
+    def _is_unusable(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InsufficientPrivilege)
 
     def connection(self) -> _PostgresConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
@@ -127,18 +103,6 @@ class Postgres(SqlStore):
         if self._conninfo is None:
             raise ConfigError("Postgres: a handler that is not async needs a connection string or connect=")
         return Connection.connect(self._conninfo, autocommit=True)
-
-
-@contextmanager
-def _usable(table: str) -> Iterator[None]:
-    """Raise `ConfigError` where the statement inside finds no such table, or may not read it."""
-    try:
-        yield
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-        raise ConfigError(
-            f"PostgreSQL: no usable table {table} ({str(error).splitlines()[0]}). Call create_tables() once, or put "
-            "the statements in .schema into your migrations"
-        ) from error
 
 
 def _check_committed(answer: str | None) -> None:

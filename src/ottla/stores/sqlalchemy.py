@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from ottla.clock import Clock, SystemClock
+from ottla.clock import Clock
 from ottla.errors import ConfigError
-from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession, SqlStore
+from ottla.stores.sql_sessions import Parameters, Rows, SqlStore
 from ottla.stores.sql_text import DIALECTS, Statement
 
 try:
@@ -43,13 +42,10 @@ class Sql(SqlStore):
     ) -> None:
         if dialect not in DIALECTS:
             raise ConfigError(f"Sql: dialect: found {dialect!r}, wanted one of {', '.join(DIALECTS)}")
+        super().__init__(DIALECTS[dialect], clock)
         self._make_session = make_session
         self._claim_with = claim_with or make_session
         self._is_outage = is_outage
-        self.dialect = DIALECTS[dialect]
-        self.schema = self.dialect.schema
-        """The statements that create the tables."""
-        self._clock = clock or SystemClock()
 
     @property
     def stays_in_process(self) -> bool:
@@ -57,27 +53,16 @@ class Sql(SqlStore):
         url = getattr(getattr(self._make_session, "kw", {}).get("bind"), "url", None)
         return url is not None and url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
-    def session(self) -> SqlSession:
-        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
-        missing.
-        """
-        connection = _SqlAlchemyConnection(self._claim_with)
-        for table, statement in self.dialect.exists.items():
-            with _usable(table):
-                connection.run_alone(statement, {})
-        return SqlSession(connection, self.dialect, self._clock)
-
-    async def async_session(self) -> AsyncSqlSession:
-        """Return a session for an event loop, as `session`."""
-        connection = _AsyncSqlAlchemyConnection(self._make_session)
-        for table, statement in self.dialect.exists.items():
-            with _usable(table):
-                await connection.run_alone(statement, {})
-        return AsyncSqlSession(connection, self.dialect, self._clock)
-
     def connection(self) -> _SqlAlchemyConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
         return _SqlAlchemyConnection(self._claim_with)
+
+    async def _async_connection(self) -> _AsyncSqlAlchemyConnection:
+        return _AsyncSqlAlchemyConnection(self._make_session)
+
+    def _is_unusable(self, error: Exception) -> bool:
+        is_missing = isinstance(error, OperationalError) and "no such table" in str(error)
+        return is_missing or isinstance(error, ProgrammingError)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
         """Execute in the transaction of a session or connection of SQLAlchemy."""
@@ -93,19 +78,6 @@ class Sql(SqlStore):
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             return True
         return isinstance(error, OperationalError | PoolTimeout) and "no such" not in str(error)
-
-
-@contextmanager
-def _usable(table: str) -> Iterator[None]:
-    """Raise `ConfigError` where the statement inside finds no such table."""
-    try:
-        yield
-    except (ProgrammingError, OperationalError) as error:
-        if isinstance(error, ProgrammingError) or "no such table" in str(error):
-            raise ConfigError(
-                f"Sql: no usable table {table} ({error}). Put the statements in .schema into your migrations"
-            ) from error
-        raise
 
 
 def _named(statement: Statement, parameters: Parameters) -> Parameters:

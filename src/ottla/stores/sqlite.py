@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from ottla.clock import Clock, SystemClock
+from ottla.clock import Clock
 from ottla.errors import ConfigError, InputError
 from ottla.quantities import MOST_COUNT, Span, seconds
 from ottla.stores.sql_sessions import (
@@ -38,6 +38,65 @@ _LEAST_VERSION: Final = (3, 35)
 """First version with `returning`."""
 
 
+def _without_rows(statement: Statement) -> Statement:
+    return Statement(statement.text.rpartition(" returning ")[0])
+
+
+_MARK: Final = _without_rows(SQLITE.mark)
+_CLAIM: Final = _without_rows(SQLITE.claim)
+_FINISH: Final = _without_rows(SQLITE.finish)
+_CHANGES: Final = Statement("select changes()")
+_CLAIMED: Final = Statement(
+    "select message_id from ottla_inbox "
+    "where consumer = :consumer and message_id in (select value from json_each(:ids)) and owner = :owner"
+)
+_SAVEPOINT: Final = Statement("savepoint ottla_mark")
+_UNDO: Final = Statement("rollback to ottla_mark")
+_RELEASE: Final = Statement("release ottla_mark")
+
+
+class _CountingMethods(SessionMethods):
+    """Methods for a connection that knows how many rows its last statement changed.
+
+    Usually all messages of a run are new, and then the count shows it. Returning the inserted rows costs SQLite a third
+    of the insert: 1.4 of 3.9 µs per message in runs of 500. The rows are asked for only where the count is short. All
+    statements must be executed on one connection.
+    """
+
+    @inside
+    def mark(self, consumer: str, ids: Sequence[str]) -> Operation[Collection[str]]:
+        given = self._ids(consumer, ids)
+        yield _SAVEPOINT, {}
+        yield _MARK, given
+        rows = yield _CHANGES, {}
+        are_all_new = rows[0][0] == len(ids)
+        if not are_all_new:
+            yield _UNDO, {}  # which of them were new is no longer known
+        yield _RELEASE, {}
+        return set(ids) if are_all_new else {row[0] for row in (yield SQLITE.mark, given)}
+
+    @alone
+    def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Operation[Collection[str]]:
+        given = self._ids(consumer, ids, owner=owner, lease_ms=lease_ms)
+        yield _CLAIM, given
+        rows = yield _CHANGES, {}
+        if rows[0][0] == len(ids):
+            return ids
+        return [row[0] for row in (yield _CLAIMED, given)]  # an owner claims for one run: what is its own, it just got
+
+    @alone
+    def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> Operation[None]:
+        yield _FINISH, self._ids(consumer, ids)
+
+
+class _SqliteSession(_CountingMethods, SqlSession):
+    """A session for threads."""
+
+
+class _AsyncSqliteSession(_CountingMethods, AsyncSqlSession):
+    """A session for an event loop."""
+
+
 class Sqlite(SqlStore):
     """A SQLite database: `Sqlite("billing.db")`, or `Sqlite(connect=lambda: my_connection())`.
 
@@ -47,6 +106,9 @@ class Sqlite(SqlStore):
     `ConfigError` without a path or `connect`, for a database in memory, and for an SQLite older than 3.35.
     """
 
+    _session_type = _SqliteSession
+    _async_session_type = _AsyncSqliteSession
+
     def __init__(
         self,
         path: str | None = None,
@@ -55,6 +117,7 @@ class Sqlite(SqlStore):
         busy_timeout_s: Span = 5.0,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(SQLITE, clock)
         if (path is None) == (connect is None):
             raise ConfigError("Sqlite: give either a path or connect=")
         if path in (":memory:", ""):
@@ -66,30 +129,20 @@ class Sqlite(SqlStore):
         self._path = path
         self._connect = connect
         self._busy_timeout_s = seconds("Sqlite", "busy_timeout_s", busy_timeout_s, most=MOST_COUNT // 1_000)
-        self._clock = clock or SystemClock()
-        self.dialect = SQLITE
-        self.schema = SQLITE.schema
-        """The statements that create the tables."""
 
     def create_tables(self) -> None:
         """Create missing tables, and switch the file to write-ahead logging."""
         create_tables(self.connection(), self.schema)
 
-    def session(self) -> SqlSession:
-        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
-        missing.
-        """
-        return _SqliteSession(_SqliteConnection(self._checked()), SQLITE, self._clock)
-
-    async def async_session(self) -> AsyncSqlSession:
-        """Return a session for an event loop, as `session`."""
-        return _AsyncSqliteSession(_AsyncSqliteConnection(self._checked()), SQLITE, self._clock)
-
     def connection(self) -> _SqliteConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
-        connection = self._open()
-        connection.isolation_level = None
-        return _SqliteConnection(connection)
+        return _SqliteConnection(self._open())
+
+    async def _async_connection(self) -> _AsyncSqliteConnection:
+        return _AsyncSqliteConnection(self._open())
+
+    def _is_unusable(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.OperationalError) and not self.is_outage(error)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
         """Execute in the user's transaction, of a `sqlite3.Connection` or `Cursor`.
@@ -112,27 +165,10 @@ class Sqlite(SqlStore):
 
     def _open(self) -> sqlite3.Connection:
         if self._connect is not None:
-            return self._connect()
-        # Used by one worker at a time, not always by the same thread.
-        return sqlite3.connect(str(self._path), timeout=self._busy_timeout_s, check_same_thread=False)
-
-    def _checked(self) -> sqlite3.Connection:
-        connection = self._open()
+            connection = self._connect()
+        else:  # Used by one worker at a time, not always by the same thread.
+            connection = sqlite3.connect(str(self._path), timeout=self._busy_timeout_s, check_same_thread=False)
         connection.isolation_level = None
-        try:
-            for table, statement in SQLITE.exists.items():
-                try:
-                    connection.execute(statement.text)
-                except sqlite3.OperationalError as error:
-                    if self.is_outage(error):
-                        raise
-                    raise ConfigError(
-                        f"Sqlite {self._path or ''}: no usable table {table} ({error}). Call create_tables() once, or "
-                        "run the statements in .schema"
-                    ) from error
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def __repr__(self) -> str:
@@ -197,62 +233,3 @@ class _AsyncSqliteConnection:
 
     async def close(self) -> None:
         self._inner.close()
-
-
-def _without_rows(statement: Statement) -> Statement:
-    return Statement(statement.text.rpartition(" returning ")[0])
-
-
-_MARK: Final = _without_rows(SQLITE.mark)
-_CLAIM: Final = _without_rows(SQLITE.claim)
-_FINISH: Final = _without_rows(SQLITE.finish)
-_CHANGES: Final = Statement("select changes()")
-_CLAIMED: Final = Statement(
-    "select message_id from ottla_inbox "
-    "where consumer = :consumer and message_id in (select value from json_each(:ids)) and owner = :owner"
-)
-_SAVEPOINT: Final = Statement("savepoint ottla_mark")
-_UNDO: Final = Statement("rollback to ottla_mark")
-_RELEASE: Final = Statement("release ottla_mark")
-
-
-class _CountingMethods(SessionMethods):
-    """Methods for a connection that knows how many rows its last statement changed.
-
-    Usually all messages of a run are new, and then the count shows it. Returning the inserted rows costs SQLite a third
-    of the insert: 1.4 of 3.9 µs per message in runs of 500. The rows are asked for only where the count is short. All
-    statements must be executed on one connection.
-    """
-
-    @inside
-    def mark(self, consumer: str, ids: Sequence[str]) -> Operation[Collection[str]]:
-        given = self._ids(consumer, ids)
-        yield _SAVEPOINT, {}
-        yield _MARK, given
-        rows = yield _CHANGES, {}
-        are_all_new = rows[0][0] == len(ids)
-        if not are_all_new:
-            yield _UNDO, {}  # which of them were new is no longer known
-        yield _RELEASE, {}
-        return set(ids) if are_all_new else {row[0] for row in (yield SQLITE.mark, given)}
-
-    @alone
-    def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Operation[Collection[str]]:
-        given = self._ids(consumer, ids, owner=owner, lease_ms=lease_ms)
-        yield _CLAIM, given
-        rows = yield _CHANGES, {}
-        if rows[0][0] == len(ids):
-            return ids
-        return [row[0] for row in (yield _CLAIMED, given)]  # an owner claims for one run: what is its own, it just got
-
-    @alone
-    def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> Operation[None]:
-        yield _FINISH, self._ids(consumer, ids)
-
-
-class _SqliteSession(_CountingMethods, SqlSession):
-    """A session for threads."""
-
-
-class _AsyncSqliteSession(_CountingMethods, AsyncSqlSession):
-    """A session for an event loop."""
