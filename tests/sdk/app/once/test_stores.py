@@ -180,6 +180,33 @@ def test_a_postgres_without_tables_says_how_to_make_them(postgres: PostgresServe
         store.session()
 
 
+async def test_a_connection_of_a_pool_goes_back_to_it_when_tables_are_missing(postgres: PostgresServer) -> None:
+    import psycopg
+
+    from ottla.stores import Postgres
+
+    conninfo = postgres.conninfo + " options='-c search_path=elsewhere'"
+    with psycopg.Connection.connect(conninfo) as one:
+        given_back: list[object] = []
+
+        async def give_back(connection: object) -> None:
+            given_back.append(connection)
+
+        async with await psycopg.AsyncConnection.connect(conninfo) as other:
+
+            async def connect() -> psycopg.AsyncConnection[Any]:
+                return other
+
+            store = Postgres(connect=lambda: one, close=given_back.append, async_connect=connect, async_close=give_back)
+            with pytest.raises(ConfigError, match="no usable table"):
+                store.session()
+            with pytest.raises(ConfigError, match="no usable table"):
+                await store.async_session()
+            assert given_back == [one, other]
+            assert not one.closed
+            assert not other.closed
+
+
 def test_a_handler_that_ends_the_transaction_itself_is_told(tmp_path: Path) -> None:
     session = sqlite_store(tmp_path).session()
     session.begin()
