@@ -46,8 +46,9 @@ _INCOMPATIBLE: Final = 409
 def referenced(
     versions: SchemaVersions, schema: RegisteredSchema, *, name_of: Callable[[SchemaReference], str | None]
 ) -> list[tuple[SchemaReference, RegisteredSchema]]:
-    """Return the schemas that a schema refers to, each once, after those that it refers to itself. Their names tell
-    them apart; those without a name are left out. Raises `ValueError` for a cycle, and for too many of them."""
+    """Return the schemas that a schema refers to, each once, after those that it refers to itself. They are
+    distinguished by their names; those without one are left out. Raises `ValueError` for a cycle, and for
+    too many of them."""
     found: dict[str, tuple[SchemaReference, RegisteredSchema]] = {}
 
     def add(references: Sequence[SchemaReference], above: tuple[str, ...]) -> None:

@@ -85,7 +85,7 @@ class _MemoryClaims:
     def _take(
         self, consumer: str, ids: Sequence[str], owner: str, lease_ms: int, *, are_owned: bool
     ) -> Collection[str]:
-        """Give the owner these ids for a while: those that it has, and unless `are_owned` those that nobody has."""
+        """Give the owner these ids for a while: those that it has, and unless `are_owned` the free ones."""
         now_ms = self._clock.now_ms()
         taken = []
         with self._lock:

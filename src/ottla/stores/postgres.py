@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ottla.errors import ConfigError, InputError
-from ottla.stores.sql_sessions import Parameters, Rows, SqlStore, create_tables
+from ottla.stores.sql_sessions import Parameters, Rows, create_tables
+from ottla.stores.sql_store import SqlStore
 from ottla.stores.sql_text import POSTGRESQL, Statement, array_literal
 
 try:

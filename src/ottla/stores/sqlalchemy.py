@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.clock import Clock
 from ottla.errors import ConfigError
-from ottla.stores.sql_sessions import Parameters, Rows, SqlStore
+from ottla.stores.sql_sessions import Parameters, Rows
+from ottla.stores.sql_store import SqlStore
 from ottla.stores.sql_text import DIALECTS, Statement
 
 try:

@@ -16,11 +16,11 @@ from ottla.stores.sql_sessions import (
     Rows,
     SessionMethods,
     SqlSession,
-    SqlStore,
     alone,
     create_tables,
     inside,
 )
+from ottla.stores.sql_store import SqlStore
 from ottla.stores.sql_text import SQLITE, Statement
 
 _AWAY: Final = frozenset(
