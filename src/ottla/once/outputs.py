@@ -122,7 +122,7 @@ class Outputs:
         else:
             key = self._serializer.key_of(key, headers)
             if topic not in self.unprepared:
-                if self._may_wait or self._is_prepared(topic):
+                if self._may_wait or not self._serializer.unprepared(topic):
                     key, value = self._encoded(topic, key, value)
                 else:
                     self.unprepared.add(topic)
@@ -144,11 +144,8 @@ class Outputs:
     def prepare(self) -> None:
         """Register schemas. May block on a registry."""
         for topic in self.unprepared:
-            key_context, value_context = self._serializer.contexts_of(topic)
-            if self._serializer.key is not None:
-                self._serializer.key.prepare(key_context)
-            if self._serializer.value is not None:
-                self._serializer.value.prepare(value_context)
+            for serde, context in self._serializer.unprepared(topic):
+                serde.prepare(context)
 
     def encode(self, number: int) -> None:
         """Encode an output that was sent before its topic was prepared."""
@@ -157,13 +154,6 @@ class Outputs:
             value, key, headers, partition, timestamp_ms = self.sent.records[number]
             key, value = self._encoded(topic, key, value)
             self.sent.records[number] = (value, key, headers, partition, timestamp_ms)
-
-    def _is_prepared(self, topic: str) -> bool:
-        serializer = self._serializer
-        key_context, value_context = serializer.contexts_of(topic)
-        return (serializer.key is None or serializer.key.is_prepared(key_context)) and (
-            serializer.value is None or serializer.value.is_prepared(value_context)
-        )
 
     def _encoded(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         key, value = self._serializer.serialize(topic, key, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.producer.encoded import encoded
@@ -31,6 +31,7 @@ class Serializer:
         if self._makes_events:
             self.encode = self._encode_event
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
+        self._prepared: set[str] = set()
 
     def contexts_of(self, topic: str) -> tuple[SerdeContext, SerdeContext]:
         """Return the contexts of the key and of the value."""
@@ -38,6 +39,16 @@ class Serializer:
         if contexts is None:
             contexts = self._contexts[topic] = (SerdeContext(topic, "key"), SerdeContext(topic, "value"))
         return contexts
+
+    def unprepared(self, topic: str) -> Sequence[tuple[Serde[Any], SerdeContext]]:
+        """Return the serdes that have to be prepared for this topic, which may block, with their contexts."""
+        if topic in self._prepared:
+            return ()
+        pairs = zip((self.key, self.value), self.contexts_of(topic), strict=True)
+        found = [(serde, context) for serde, context in pairs if serde is not None and not serde.is_prepared(context)]
+        if not found:
+            self._prepared.add(topic)
+        return found
 
     def serialize(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         """Return (key, value) as they are sent. What has no serde is given back as it came."""

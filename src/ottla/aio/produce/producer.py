@@ -185,9 +185,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more
         self._partitioner = make_partitioner(self.settings["partitioner"], random=Random())
         self._has_serdes = self._serializer.has_serdes
-        self._schemas = Schemas(
-            (self._serializer.key, self._serializer.value), self._serializer.contexts_of, self._send_prepared
-        )
+        self._schemas = Schemas(self._serializer.unprepared, self._send_prepared)
         self._reports = Reports()
         self._tracker = self._reports.tracker
         self._tracker.on_settled = self._sent_watch.settled

@@ -37,12 +37,10 @@ class Schemas:
 
     def __init__(
         self,
-        serdes: Sequence[Serde[Any] | None],
-        contexts_of: Callable[[str], Sequence[SerdeContext]],
+        unprepared: Callable[[str], Sequence[tuple[Serde[Any], SerdeContext]]],
         accept: Callable[[str, Unserialized], None],
     ) -> None:
-        self._serdes = serdes
-        self._contexts_of = contexts_of
+        self._unprepared = unprepared
         self._accept = accept
         self._ready: set[str] = set()
         self._held: dict[str, deque[Unserialized]] = {}
@@ -52,11 +50,7 @@ class Schemas:
         """Return whether a record of this topic can be serialized now, without waiting and in its order."""
         if topic in self._ready:
             return True
-        contexts = self._contexts_of(topic)
-        is_known = all(
-            serde is None or serde.is_prepared(ctx) for serde, ctx in zip(self._serdes, contexts, strict=True)
-        )
-        if is_known and topic not in self._held:
+        if topic not in self._held and not self._unprepared(topic):
             self._ready.add(topic)
         return topic in self._ready
 
@@ -72,9 +66,8 @@ class Schemas:
 
     async def prepare(self, topic: str) -> None:
         """Fetch the schemas of a topic. Raises the registry's error."""
-        for serde, context in zip(self._serdes, self._contexts_of(topic), strict=True):
-            if serde is not None and not serde.is_prepared(context):
-                await asyncio.to_thread(serde.prepare, context)
+        for serde, context in self._unprepared(topic):
+            await asyncio.to_thread(serde.prepare, context)
 
     async def settle(self, timeout_s: float) -> None:
         """Wait until nothing is held, or time is up."""
