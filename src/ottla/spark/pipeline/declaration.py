@@ -100,8 +100,10 @@ class Declaration:
         self.options = dict(options or {})
         self.hooks = hooks or Hooks()
         self._bootstrap_servers = bootstrap_servers
-        self._parts: dict[str, Source | View] = {}
-        self._sinks: dict[str, Sink] = {}
+        self.parts: dict[str, Source | View] = {}
+        """The declared sources and views by name."""
+        self.sinks: dict[str, Sink] = {}
+        """The declared sinks by name."""
 
     # Sources
 
@@ -150,7 +152,7 @@ class Declaration:
         if self.dead_letters is not None and decodes:
             own = {each: value for each, value in self.options.items() if each.startswith("kafka.")}
             sink = BatchDeadLetters(name=f"{name}_dead_letters", view=name, topic=self.dead_letters, options=own)
-            self._sinks[sink.name] = sink
+            self.sinks[sink.name] = sink
 
     def read_table(
         self,
@@ -195,10 +197,10 @@ class Declaration:
         Raises `ConfigError` when the text uses no declared name.
         """
         words = set(_NAME.findall(text))
-        inputs = tuple(known for known in self._parts if known in words)
+        inputs = tuple(known for known in self.parts if known in words)
         if not inputs:
             raise ConfigError(
-                f"view {name}: the SQL names none of {', '.join(self._parts) or 'the views (there are none)'}"
+                f"view {name}: the SQL names none of {', '.join(self.parts) or 'the views (there are none)'}"
             )
         self._add(View(name=name, inputs=inputs, sql=text))
 
@@ -331,16 +333,6 @@ class Declaration:
     # What was declared
 
     @property
-    def parts(self) -> Mapping[str, Source | View]:
-        """The declared sources and views by name."""
-        return self._parts
-
-    @property
-    def sinks(self) -> Mapping[str, Sink]:
-        """The declared sinks by name."""
-        return self._sinks
-
-    @property
     def home(self) -> str:
         """The folder of everything this pipeline remembers."""
         return f"{self.checkpoint}/{self.name}"
@@ -374,22 +366,22 @@ class Declaration:
         needed: set[str] = set()
         waiting = [sink.view]
         while waiting:
-            part = self._parts[name] if (name := waiting.pop()) in self._parts else None
+            part = self.parts[name] if (name := waiting.pop()) in self.parts else None
             if part is None or name in needed:
                 continue
             needed.add(name)
             waiting += part.inputs if isinstance(part, View) else ()
-        return [p for p in self._parts.values() if isinstance(p, TopicSource) and p.name in needed]
+        return [p for p in self.parts.values() if isinstance(p, TopicSource) and p.name in needed]
 
     def streams(self) -> list[TopicSource]:
         """Return all sources that are streams. Raises `ConfigError` when none is declared."""
-        found = [part for part in self._parts.values() if isinstance(part, TopicSource)]
+        found = [part for part in self.parts.values() if isinstance(part, TopicSource)]
         if not found:
             raise ConfigError(f"pipeline {self.name}: no stream is declared; begin with read_topic")
         return found
 
     def _part_of(self, sink: str) -> str:
-        found = self._sinks[sink]
+        found = self.sinks[sink]
         return f"dead_letters/{found.view}" if isinstance(found, BatchDeadLetters) else f"{self.version}/{sink}"
 
     def _add(self, part: Source | View) -> None:
@@ -397,20 +389,20 @@ class Declaration:
             raise ConfigError(
                 f"{part.name!r}: wanted a name of letters, digits and underscores, so that SQL can use it"
             )
-        if part.name in self._parts:
+        if part.name in self.parts:
             raise ConfigError(f"pipeline {self.name}: there is a {part.name} already")
-        self._parts[part.name] = part
+        self.parts[part.name] = part
 
     def _add_sink(self, sink: Sink) -> None:
         self._check_inputs(f"sink {sink.name}", [sink.view])
-        if sink.name in self._sinks:
+        if sink.name in self.sinks:
             raise ConfigError(f"pipeline {self.name}: there is a sink {sink.name} already; give this one another name=")
         if not self.sources_of(sink):
             raise ConfigError(f"sink {sink.name}: {sink.view} reads no stream (read_topic), so it would never run")
-        self._sinks[sink.name] = sink
+        self.sinks[sink.name] = sink
 
     def _check_inputs(self, who: str, names: Sequence[str]) -> None:
-        unknown = [name for name in names if name not in self._parts]
+        unknown = [name for name in names if name not in self.parts]
         if unknown:
-            known = ", ".join(self._parts) or "nothing yet"
+            known = ", ".join(self.parts) or "nothing yet"
             raise ConfigError(f"{who}: {', '.join(unknown)} is not declared; declared are {known}")
