@@ -52,31 +52,23 @@ class CloudEvents(Serde[T]):
     `ConfigError` for what is no serde.
     """
 
-    __slots__ = ("_content_type", "_data", "_source")
+    __slots__ = ("_source", "content_type", "data")
 
     def __init__(self, data: SerdeOf[T], *, source: str | None = None, content_type: str | None = None) -> None:
         try:
-            self._data: Serde[T] = as_serde(data)
+            self.data: Serde[T] = as_serde(data)
+            """The serde of the data."""
         except TypeError as error:
             raise ConfigError(f"CloudEvents: {error}") from None
-        if isinstance(self._data, CloudEvents):
+        if isinstance(self.data, CloudEvents):
             raise ConfigError("CloudEvents: found CloudEvents within CloudEvents, wanted the serde of the data")
         self._source = source
-        self._content_type = content_type_of(self._data) if content_type is None else content_type
+        self.content_type = content_type_of(self.data) if content_type is None else content_type
+        """The media type of the data; None where it is unknown."""
 
     @property
     def value_type(self) -> Any:
-        return self._data.value_type
-
-    @property
-    def data(self) -> Serde[T]:
-        """The serde of the data."""
-        return self._data
-
-    @property
-    def content_type(self) -> str | None:
-        """The media type of the data; None where it is unknown."""
-        return self._content_type
+        return self.data.value_type
 
     def headers(
         self,
@@ -101,24 +93,24 @@ class CloudEvents(Serde[T]):
             time=time,
             subject=subject,
             dataschema=dataschema,
-            datacontenttype=self._content_type,
+            datacontenttype=self.content_type,
             extensions=extensions,
         )
         return header_list(event)
 
     def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
-        return self._data.serialize(value, ctx)
+        return self.data.serialize(value, ctx)
 
     def deserialize(self, data: bytes | None, ctx: SerdeContext) -> T | Malformed | None:
         """Return the value in `data`: that of a structured event if the context's headers say so."""
         try:
             if not is_structured(ctx.headers):
                 event_in_headers(ctx.headers)
-                return self._data.deserialize(data, ctx)
+                return self.data.deserialize(data, ctx)
             _, inner = event_in_value(data, ctx.headers)
         except NotAnEvent as error:
             return malformed(data, ctx, error, what="no CloudEvent")
-        return self._data.deserialize(inner, ctx)
+        return self.data.deserialize(inner, ctx)
 
     def deserialize_records(self, records: Sequence[Record[Any]], ctx: SerdeContext) -> list[T | Malformed | None]:
         values: list[Any] = []
@@ -136,20 +128,20 @@ class CloudEvents(Serde[T]):
                 values.append(malformed(record.raw_value, ctx, error, what="no CloudEvent"))
             else:
                 values.append(None)
-        decoded = self._data.deserialize_many(data, ctx)
+        decoded = self.data.deserialize_many(data, ctx)
         return [found if refused is None else refused for refused, found in zip(values, decoded, strict=True)]
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
-        return self._data.would_block(data, ctx)
+        return self.data.would_block(data, ctx)
 
     def is_prepared(self, ctx: SerdeContext) -> bool:
-        return self._data.is_prepared(ctx)
+        return self.data.is_prepared(ctx)
 
     def prepare(self, ctx: SerdeContext) -> None:
-        self._data.prepare(ctx)
+        self.data.prepare(ctx)
 
     def __repr__(self) -> str:
-        return f"CloudEvents({self._data!r})"
+        return f"CloudEvents({self.data!r})"
 
 
 class CloudEventType(Tag):
