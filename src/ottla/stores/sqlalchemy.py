@@ -90,34 +90,30 @@ class _SessionHolder:
 
     def __init__(self, make_session: Callable[[], Any]) -> None:
         self._make_session = make_session
-        self._session: Any = None
-
-    @property
-    def transaction(self) -> Any:
-        return self._session
+        self.transaction: Any = None
 
     @property
     def is_in_transaction(self) -> bool:
-        return self._session is not None and bool(self._session.in_transaction())
+        return self.transaction is not None and bool(self.transaction.in_transaction())
 
 
 class _SqlAlchemyConnection(_SessionHolder):
     def begin(self) -> None:
-        self._session = self._make_session()
-        self._session.connection()
+        self.transaction = self._make_session()
+        self.transaction.connection()
 
     def commit(self) -> None:
-        self._session.commit()
+        self.transaction.commit()
         self.close()
 
     def rollback(self) -> None:
-        if self._session is not None:
-            self._session.rollback()
+        if self.transaction is not None:
+            self.transaction.rollback()
             self.close()
 
     def run(self, statement: Statement, parameters: Parameters) -> Rows:
-        self._session.flush()
-        rows: Rows = self._session.execute(text(statement.text), _named(statement, parameters)).fetchall()
+        self.transaction.flush()
+        rows: Rows = self.transaction.execute(text(statement.text), _named(statement, parameters)).fetchall()
         return rows
 
     def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
@@ -134,28 +130,28 @@ class _SqlAlchemyConnection(_SessionHolder):
             session.commit()
 
     def close(self) -> None:
-        session, self._session = self._session, None
+        session, self.transaction = self.transaction, None
         if session is not None:
             session.close()
 
 
 class _AsyncSqlAlchemyConnection(_SessionHolder):
     async def begin(self) -> None:
-        self._session = self._make_session()
-        await self._session.connection()
+        self.transaction = self._make_session()
+        await self.transaction.connection()
 
     async def commit(self) -> None:
-        await self._session.commit()
+        await self.transaction.commit()
         await self.close()
 
     async def rollback(self) -> None:
-        if self._session is not None:
-            await self._session.rollback()
+        if self.transaction is not None:
+            await self.transaction.rollback()
             await self.close()
 
     async def run(self, statement: Statement, parameters: Parameters) -> Rows:
-        await self._session.flush()
-        rows: Rows = (await self._session.execute(text(statement.text), _named(statement, parameters))).fetchall()
+        await self.transaction.flush()
+        rows: Rows = (await self.transaction.execute(text(statement.text), _named(statement, parameters))).fetchall()
         return rows
 
     async def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
@@ -165,6 +161,6 @@ class _AsyncSqlAlchemyConnection(_SessionHolder):
         return rows
 
     async def close(self) -> None:
-        session, self._session = self._session, None
+        session, self.transaction = self.transaction, None
         if session is not None:
             await session.close()
