@@ -51,49 +51,34 @@ def describe(serde: Serde[Any]) -> SerdeDescription:
     if isinstance(serde, CloudEvents):
         inner = describe(serde.data)
         return replace(inner, content_type=serde.content_type or inner.content_type, is_cloud_event=True)
-    content_type = content_type_of(serde) or _BINARY
-    if isinstance(serde, Str):
-        return SerdeDescription(content_type=content_type, schema={"type": "string"})
-    if isinstance(serde, Int64):
-        schema = {"type": "integer", "format": "int64", "description": "8 bytes, big-endian."}
-        return SerdeDescription(content_type=content_type, schema=schema)
-    if isinstance(serde, Bytes):
-        return SerdeDescription(content_type=content_type, schema={"type": "string", "format": "binary"})
     framing = getattr(serde, "_framing", None)
-    registry_url = None if framing is None else framing.registry.url
-    subject = None if framing is None else getattr(framing.subject, "__name__", topic_name.__name__)
-    if isinstance(serde, Json):
+
+    def described(schema: Any, name: str | None = None, format: SchemaFormat = "json-schema") -> SerdeDescription:
         return SerdeDescription(
-            content_type=content_type,
-            schema=_json_schema(serde.type),
-            name=_class_name(serde.type),
-            registry_url=registry_url,
-            subject=subject,
+            content_type=content_type_of(serde) or _BINARY,
+            schema=schema,
+            format=format,
+            name=name,
+            registry_url=None if framing is None else framing.registry.url,
+            subject=None if framing is None else getattr(framing.subject, "__name__", topic_name.__name__),
         )
+
+    if isinstance(serde, Str):
+        return described({"type": "string"})
+    if isinstance(serde, Int64):
+        return described({"type": "integer", "format": "int64", "description": "8 bytes, big-endian."})
+    if isinstance(serde, Bytes):
+        return described({"type": "string", "format": "binary"})
+    if isinstance(serde, Json):
+        return described(_json_schema(serde.type), _class_name(serde.type))
     if isinstance(serde, Avro):
         name = serde.schema.get("name") if isinstance(serde.schema, dict) else None
-        return SerdeDescription(
-            content_type=content_type,
-            schema=serde.schema,
-            format="avro",
-            name=None if name is None else str(name).rpartition(".")[2],
-            registry_url=registry_url,
-            subject=subject,
-        )
+        return described(serde.schema, None if name is None else str(name).rpartition(".")[2], "avro")
     if isinstance(serde, Protobuf):
-        return SerdeDescription(
-            content_type=content_type,
-            schema=source_of(serde.message.DESCRIPTOR.file),
-            format="protobuf",
-            name=serde.message.DESCRIPTOR.name,
-            registry_url=registry_url,
-            subject=subject,
-        )
-    return SerdeDescription(
-        content_type=content_type,
-        schema={"description": f"What the serde {type(serde).__name__} of the service reads and writes."},
-        name=_class_name(serde.value_type),
-    )
+        descriptor = serde.message.DESCRIPTOR
+        return described(source_of(descriptor.file), descriptor.name, "protobuf")
+    unknown = {"description": f"What the serde {type(serde).__name__} of the service reads and writes."}
+    return described(unknown, _class_name(serde.value_type))
 
 
 def _class_name(kind: Any) -> str | None:
