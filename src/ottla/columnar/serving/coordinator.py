@@ -13,10 +13,10 @@ from typing import Any, Final
 from ottla.consumer.commit.offset_metadata import terminated
 from ottla.errors import BrokerUnavailable, OttlaError
 from ottla.records import TopicPartition
-from ottla.topics import named_topics
 from ottla.wire_client.cluster.cluster_client import Cluster, refused
 from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates
 from ottla.wire_client.group.classic_protocol import Change, CoordinatorLost, GroupRequest, Membership
+from ottla.wire_client.group.group_offsets import offset_topics
 from ottla.wire_client.net.broker_connection import Connection
 from ottla.wire_client.net.connection_waiter import Waiter
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -177,20 +177,13 @@ class Coordinator:
 
     def _send_commit(self, now_ms: int) -> list[Change]:
         offsets, answered = self._commits[0]
-        entries = (
-            (
-                place,
-                {"partition_index": place.partition, "committed_offset": at, "committed_metadata": terminated(text)},
-            )
-            for place, (at, text) in offsets.items()
-        )
         identity = self._membership.identity()
         body = {
             "group_id": identity["group_id"],
             "generation_id_or_member_epoch": identity["generation_id"],
             "member_id": identity["member_id"],
             "group_instance_id": identity["group_instance_id"],
-            "topics": named_topics(entries),
+            "topics": offset_topics({place: (at, terminated(text)) for place, (at, text) in offsets.items()}),
         }
         try:
             self._found().send(ApiKey.OFFSET_COMMIT, body, newest=self._membership.commit_version)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import chain, count, groupby
 from random import randrange
 from time import monotonic
@@ -69,6 +70,10 @@ _OF_WRITING: Final = (
     "metadata.max.age.ms",
     "batch.size",
 )
+
+_ACKNOWLEDGED: Final[Future[None]] = Future()
+"""A delivery that was acknowledged before its result was requested."""
+_ACKNOWLEDGED.set_result(None)
 
 AnyOutput = ColumnOutput | RecordOutput
 Identity = Mapping[str, Any]
@@ -144,7 +149,7 @@ class RowClient:
                 raise error.__cause__ from error
             raise BrokerUnavailable(str(error)) from error
 
-    def send(self, output: AnyOutput) -> _Acknowledged:
+    def send(self, output: AnyOutput) -> Future[None]:
         """Write one. An `InputError` is about it alone."""
         self.send_all([[output]])
         return _ACKNOWLEDGED
@@ -275,19 +280,6 @@ class RowTransactions(MemberTransactions, CommitThread):
     def __init__(self, options: TransactionOptions, *, join: Join, **parts: Unpack[CommitParts]) -> None:
         CommitThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
         MemberTransactions.__init__(self, options, join=join, is_over=self._is_over, **parts)
-
-
-class _Acknowledged:
-    """A delivery that was acknowledged before its result was requested."""
-
-    def done(self) -> bool:
-        return True
-
-    def exception(self) -> None:
-        return None
-
-
-_ACKNOWLEDGED: Final = _Acknowledged()
 
 
 def _write_settings(settings: Settings) -> WireSettings:

@@ -28,7 +28,7 @@ from enum import Enum
 from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
 from ottla.errors import AuthenticationError, FencedError, OttlaError
-from ottla.topics import TopicPartition
+from ottla.topics import TopicPartition, by_topic
 from ottla.wire_client.cluster.coordinator_calls import MOVED
 from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.group.partition_assignors import ASSIGNORS, COOPERATIVE, Subscriber
@@ -488,7 +488,5 @@ def _places(assignment: Any, topics: frozenset[str]) -> list[TopicPartition]:
 
 
 def _by_topic(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    topics: dict[str, list[int]] = {}
-    for place in sorted(places):
-        topics.setdefault(place.topic, []).append(place.partition)
+    topics = by_topic((place, place.partition) for place in sorted(places))
     return [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()]

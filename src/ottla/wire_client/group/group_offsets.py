@@ -31,16 +31,8 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
     """
     if not offsets:
         return
-    topics = named_topics(
-        (place, {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": ""})
-        for place, offset in offsets.items()
-    )
-    body = {
-        "group_id": group,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": topics,
-    }
+    topics = offset_topics({partition: (offset, "") for partition, offset in offsets.items()})
+    body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
 
     def attempt(connection: Connection) -> str | None:
         answer = connection.call(ApiKey.OFFSET_COMMIT, body)
@@ -55,6 +47,14 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
         return "the coordinator moved or is loading" if codes & MOVED else None
 
     with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+
+
+def offset_topics(offsets: Mapping[TopicPartition, tuple[int, str]]) -> list[dict[str, object]]:
+    """Return the topics of an OffsetCommit or TxnOffsetCommit for these (offset, metadata)."""
+    return named_topics(
+        (place, {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": metadata})
+        for place, (offset, metadata) in offsets.items()
+    )
 
 
 def assignor_in_use(settings: Mapping[str, Any], group: str) -> str:

@@ -23,7 +23,7 @@ from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.cluster.cluster_client import Cluster, refused
 from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates, with_coordinator
 from ottla.wire_client.errors import PartitionsRefused, WriteForbidden
-from ottla.wire_client.group.group_offsets import committed_offsets
+from ottla.wire_client.group.group_offsets import committed_offsets, offset_topics
 from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -166,11 +166,7 @@ def add_offsets(
     """
     body = transaction.fields() | {"group_id": group}
     _ask(cluster, transaction.transactional_id, ApiKey.ADD_OFFSETS_TO_TXN, body, lambda a: [a.error_code])
-    topics = named_topics(
-        (place, {"partition_index": place.partition, "committed_offset": number, "committed_metadata": metadata})
-        for place, (number, metadata) in offsets.items()
-    )
-    body |= {"member_id": "", **(member or {}), "topics": topics}
+    body |= {"member_id": "", **(member or {}), "topics": offset_topics(offsets)}
 
     def codes(answer: Any) -> list[int]:
         return [entry.error_code for topic in answer.topics for entry in topic.partitions]
