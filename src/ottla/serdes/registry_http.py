@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 import time
 import urllib.parse
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.foreign_json import read_json
+from ottla.quantities import count, seconds
 from ottla.retrying import try_again
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _IN_MAINTENANCE: Final = frozenset({42205, 42206})
 """The subject, or the registry, does not take schemas now; references cannot be deleted."""
 _LONGEST_S: Final = 5.0
 _WORTH_ANOTHER_TRY: Final = frozenset({408, 429, 500, 502, 503, 504})
-_LONGEST_TIMEOUT_S: Final = 3_600.0
+_LONGEST_TIMEOUT_S: Final = 3_600
 _MOST_ATTEMPTS: Final = 100
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -95,8 +95,8 @@ class RegistryHttp:
         if password is not None and user is None:
             raise ConfigError("schema registry: found password= without user=, wanted both")
         self._tls = tls
-        self._timeout_s = _seconds(timeout_s)
-        self._attempts = _attempts(attempts)
+        self._timeout_s = seconds("schema registry", "timeout_s", timeout_s, above=0, most=_LONGEST_TIMEOUT_S)
+        self._attempts = count("schema registry", "attempts", attempts, most=_MOST_ATTEMPTS)
         self._backoff_s = backoff_s
         self._sleep = sleep
         common = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, **_checked(headers or {})}
@@ -228,18 +228,3 @@ def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
                 " a secret that was read from a file often ends in a line break"
             )
     return headers
-
-
-def _seconds(timeout_s: float) -> float:
-    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and math.isfinite(timeout_s)
-    if not is_number or not 0 < timeout_s <= _LONGEST_TIMEOUT_S:
-        raise ConfigError(
-            f"schema registry: found timeout_s={timeout_s!r}, wanted seconds above 0, at most {_LONGEST_TIMEOUT_S:,.0f}"
-        )
-    return timeout_s
-
-
-def _attempts(attempts: int) -> int:
-    if type(attempts) is not int or not 1 <= attempts <= _MOST_ATTEMPTS:
-        raise ConfigError(f"schema registry: found attempts={attempts!r}, wanted 1 to {_MOST_ATTEMPTS}")
-    return attempts
