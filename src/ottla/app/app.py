@@ -18,11 +18,12 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.declaration.background_work import DeclaresBackground
 from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.declaring import DeclaresOnApp, F
 from ottla.app.declaration.event_topic import DeclaresEvents
 from ottla.app.declaration.handler_decorator import refuse_redelivery
 from ottla.app.declaration.queue_decorator import DeclaresQueues
@@ -56,8 +57,6 @@ from ottla.schedule.headers import DEFAULT_NAME
 from ottla.showing import shown
 from ottla.telemetry import Hooks
 from ottla.topics import text_problem, topic_problem
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _THREADS = "ottla.sync.serve.runner"
 _ASYNCIO = "ottla.aio.serve.runner"
@@ -298,6 +297,15 @@ class App(DeclaresQueues, DeclaresTasks, DeclaresBackground, DeclaresEvents):
         """Raise `LifecycleError` while the app runs: what is declared then would do nothing until the next start."""
         if self._runner is not None:
             raise LifecycleError(f"app {self.group!r} runs already: declare {what} before run() or serve()")
+
+    def _declare(self, what: str, add: Callable[[DeclaresOnApp, F], object]) -> Callable[[F], F]:
+        self._refuse_while_running(what)
+
+        def decorate(function: F) -> F:
+            add(self, function)
+            return function
+
+        return decorate
 
     def _declare_events(
         self, old: Route | None, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions

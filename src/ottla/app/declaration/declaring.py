@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from ottla.app.declaration.declarations import Declarations
 from ottla.app.declaration.route import Route
@@ -17,6 +17,8 @@ from ottla.failures.retry import RetryPolicy
 from ottla.quantities import count
 from ottla.telemetry import Hooks
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _MOST_CONCURRENT: Final = 10_000
 
 
@@ -27,6 +29,10 @@ class Declares(ABC):
 
     @abstractmethod
     def _refuse_while_running(self, what: str) -> None: ...
+
+    @abstractmethod
+    def _declare(self, what: str, add: Callable[[DeclaresOnApp, F], object]) -> Callable[[F], F]:
+        """Return a decorator that adds a function to the app: at once, or when the router is included."""
 
 
 class DeclaresOnApp(Declares):

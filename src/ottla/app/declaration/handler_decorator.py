@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
-from ottla.app.declaration.declaring import DeclaresOnApp, check_concurrency
+from ottla.app.declaration.declaring import Declares, DeclaresOnApp, F, check_concurrency
 from ottla.app.declaration.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.handler_options import (
@@ -36,11 +36,9 @@ from ottla.serdes.base import SerdeOf
 from ottla.showing import shown
 from ottla.stores.protocols import TransactionStore
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-class DeclaresHandlers(DeclaresOnApp):
-    """The part of `App` that declares handlers."""
+class DeclaresHandlers(Declares):
+    """The part of `App` and `Router` that declares handlers."""
 
     @overload
     def handler(
@@ -144,11 +142,10 @@ class DeclaresHandlers(DeclaresOnApp):
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
 
         check_concurrency("handler", concurrency)
-        self._refuse_while_running("a handler")
-        is_once = isinstance(self.commit, AtMostOnce)
         names, priorities = topics_of("handler", topics)
 
-        def decorate(function: F) -> F:
+        def add(app: DeclaresOnApp, function: F) -> None:
+            is_once = isinstance(app.commit, AtMostOnce)
             handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
             if is_once:
                 refuse_redelivery(handler_name, retry=retry, retry_topics=retry_topics, budget=budget)
@@ -160,14 +157,14 @@ class DeclaresHandlers(DeclaresOnApp):
                 handler=function,
                 events=function if isinstance(function, EventHandlers) else None,
                 topics=frozenset(names),
-                group=group or self.group,
+                group=group or app.group,
                 value=value,
                 key=key,
-                retry=retry or (NO_RETRY if is_once or retry_topics is not None else self._retry),
+                retry=retry or (NO_RETRY if is_once or retry_topics is not None else app._retry),
                 is_at_most_once=is_once,
                 retry_topics=retry_topics,
-                dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
-                on_error={**self._on_error, **exception_entries(on_error)},
+                dead_letter_topic=dead_letter_topic or app.dead_letter_topic,
+                on_error={**app._on_error, **exception_entries(on_error)},
                 concurrency=concurrency,
                 ordering=ordering_of(ordering, handler_name),
                 is_batch=batch or columns is not False,
@@ -178,7 +175,7 @@ class DeclaresHandlers(DeclaresOnApp):
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
                 max_rate=max_rate,
-                budget=budget or self._budget,
+                budget=budget or app._budget,
                 ttl_s=ttl_s,
                 on_expired=on_expired,
                 expires_grace_s=expires_grace_s,
@@ -187,13 +184,12 @@ class DeclaresHandlers(DeclaresOnApp):
                 inbox=inbox,
                 offsets=offsets,
                 exactly_once=exactly_once,
-                hooks=self.hooks,
-                resources=self._parts.resources,
+                hooks=app.hooks,
+                resources=app._parts.resources,
             )
-            self._add(route)
-            return function
+            app._add(route)
 
-        return decorate
+        return self._declare("a handler", add)
 
 
 def _most_records(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
-from ottla.app.declaration.declaring import DeclaresOnApp, check_concurrency
+from ottla.app.declaration.declaring import Declares, DeclaresOnApp, F, check_concurrency
 from ottla.app.declaration.route import Route
 from ottla.app.handler.handler_options import ForOne, Value
 from ottla.app.queue.queue_options import DEFAULT_MAX_JOB_S, Start, queue_options
@@ -20,8 +20,6 @@ from ottla.once.inbox import Inbox
 from ottla.quantities import Span
 from ottla.serdes.base import SerdeOf
 from ottla.showing import shown
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Options(TypedDict, total=False):
@@ -44,8 +42,8 @@ class _Options(TypedDict, total=False):
     name: str | None
 
 
-class DeclaresQueues(DeclaresOnApp):
-    """The part of `App` that declares queues."""
+class DeclaresQueues(Declares):
+    """The part of `App` and `Router` that declares queues."""
 
     @overload
     def queue(
@@ -109,9 +107,8 @@ class DeclaresQueues(DeclaresOnApp):
                     f"queue: found {shown(topic)} for a topic, wanted names: @app.queue('images', 'videos')"
                 )
         check_concurrency("queue", concurrency)
-        self._refuse_while_running("a queue")
 
-        def decorate(function: F) -> F:
+        def add(app: DeclaresOnApp, function: F) -> None:
             queue_name: str = name or getattr(function, "__name__", None) or type(function).__name__
             options, policy = queue_options(
                 queue_name, retry=retry, max_attempts=max_attempts, max_job_s=max_job_s, start=start
@@ -120,25 +117,24 @@ class DeclaresQueues(DeclaresOnApp):
                 name=queue_name,
                 handler=function,
                 topics=frozenset(topics),
-                group=group or self.group,
+                group=group or app.group,
                 value=value,
                 key=key,
                 retry=policy,
-                dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
-                on_error={**self._on_error, **exception_entries(on_error)},
+                dead_letter_topic=dead_letter_topic or app.dead_letter_topic,
+                on_error={**app._on_error, **exception_entries(on_error)},
                 concurrency=concurrency,
                 ordering=Ordering.UNORDERED,
                 max_records_per_turn=1,
-                budget=budget or self._budget,
+                budget=budget or app._budget,
                 ttl_s=ttl_s,
                 on_expired=on_expired,
                 expires_grace_s=expires_grace_s,
                 inbox=inbox,
-                hooks=self.hooks,
-                resources=self._parts.resources,
+                hooks=app.hooks,
+                resources=app._parts.resources,
                 queue=options,
             )
-            self._add(route)
-            return function
+            app._add(route)
 
-        return decorate
+        return self._declare("a queue", add)

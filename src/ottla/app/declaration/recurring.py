@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
+from typing import Final, Literal, TypeAlias, Unpack, get_args
 
 from ottla.app.background.app_tasks import AppTasks
+from ottla.app.declaration.declaring import DeclaresOnApp, F
 from ottla.app.declaration.handler_decorator import DeclaresHandlers
 from ottla.app.handler.handler_options import TopicOptions
 from ottla.config.arguments import explained
@@ -25,15 +26,13 @@ from ottla.schedule.tasks.task_run import TaskRun
 from ottla.serdes import Json
 from ottla.showing import shown
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 ExpiresAfter: TypeAlias = Span | Literal["next", "never"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 _VERSION: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*\Z")
 
 
-class DeclaresTasks(DeclaresHandlers):
+class DeclaresTasks(DeclaresHandlers, DeclaresOnApp):
     """The part of `App` that declares recurring tasks."""
 
     @explained("App.every")

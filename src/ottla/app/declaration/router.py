@@ -13,21 +13,21 @@ app.include(orders.router)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, Unpack, overload
+from collections.abc import Callable
+from typing import Any
 
 from ottla.app.declaration.declarations import Declarations
+from ottla.app.declaration.declaring import F
 from ottla.app.declaration.event_topic import DeclaresEvents
+from ottla.app.declaration.handler_decorator import DeclaresHandlers
+from ottla.app.declaration.queue_decorator import DeclaresQueues
 from ottla.app.handler.event_handlers import EventHandlers
-from ottla.app.handler.handler_options import ForBatch, ForOne, HandlerOptions, TopicOptions, Value
+from ottla.app.handler.handler_options import TopicOptions
 from ottla.errors import ConfigError
 from ottla.quantities import Span
-from ottla.serdes.base import SerdeOf
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Router(DeclaresEvents):
+class Router(DeclaresHandlers, DeclaresQueues, DeclaresEvents):
     """Collects handlers, queues, topics of event types, middlewares and hooks, for `App.include`.
 
     Its methods take what those of `App` take, and declare when the router is included: an error that depends on the app
@@ -39,58 +39,26 @@ class Router(DeclaresEvents):
         self._declared: list[Callable[[Any], object]] = []
         self._included_by: str | None = None
 
-    @overload
-    def handler(
-        self,
-        *topics: str,
-        value: type[bytes] | type[str] | type[int] | None = None,
-        batch: bool = False,
-        **options: Unpack[HandlerOptions],
-    ) -> Callable[[F], F]: ...
-
-    @overload
-    def handler(
-        self, *topics: str, value: SerdeOf[Value], batch: Literal[False] = False, **options: Unpack[HandlerOptions]
-    ) -> ForOne[Value]: ...
-
-    @overload
-    def handler(
-        self, *topics: str, value: SerdeOf[Value], batch: Literal[True], **options: Unpack[HandlerOptions]
-    ) -> ForBatch[Value]: ...
-
-    @overload
-    def handler(
-        self, *topics: str, value: Any = None, columns: Literal[True] | Sequence[str], **options: Unpack[HandlerOptions]
-    ) -> Callable[[F], F]: ...
-
-    def handler(self, *topics: str, **options: Any) -> Any:
-        """Declare a handler, as `App.handler` does."""
-        return self._later(lambda app, function: app.handler(*topics, **options)(function))
-
-    def queue(self, *topics: str, **options: Any) -> Callable[[F], F]:
-        """Declare a handler of jobs, as `App.queue` does."""
-        return self._later(lambda app, function: app.queue(*topics, **options)(function))
-
     def every(self, times: str | Span, **options: Any) -> Callable[[F], F]:
         """Declare a recurring task, as `App.every` does."""
-        return self._later(lambda app, function: app.every(times, **options)(function))
+        return self._declare("a task", lambda app, function: app.every(times, **options)(function))
 
     def middleware(self, function: F) -> F:
         """Declare a middleware, as `App.middleware` does: around every handler of the app."""
-        return self._later(lambda app, function: app.middleware(function))(function)
+        return self._declare("a middleware", lambda app, each: app.middleware(each))(function)
 
     def on_start(self, function: F) -> F:
         """Declare what is called before the first record, as `App.on_start` does."""
-        return self._later(lambda app, function: app.on_start(function))(function)
+        return self._declare("an on_start hook", lambda app, each: app.on_start(each))(function)
 
     def on_stop(self, function: F) -> F:
         """Declare what is called after the last record, as `App.on_stop` does."""
-        return self._later(lambda app, function: app.on_stop(function))(function)
+        return self._declare("an on_stop hook", lambda app, each: app.on_stop(each))(function)
 
-    def _later(self, declare: Callable[[Any, Any], object]) -> Callable[[F], F]:
+    def _declare(self, what: str, add: Callable[[Any, F], object]) -> Callable[[F], F]:
         def decorate(function: F) -> F:
-            self._refuse_while_running("a handler")
-            self._declared.append(lambda app: declare(app, function))
+            self._refuse_while_running(what)
+            self._declared.append(lambda app: add(app, function))
             return function
 
         return decorate
