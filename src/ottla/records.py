@@ -192,6 +192,13 @@ def escaped(header: Header) -> Header:
     return (name.replace("\0", "\\x00"), value) if "\0" in name else header
 
 
+def time_header(headers: Headers, name: str) -> int | None:
+    """Return the last value under `name` as a time in milliseconds; None if it is missing, or no plausible one: more
+    digits than any time within thirty million years has, which would take long to read."""
+    value = last_header(headers, name)
+    return int(value) if value is not None and value.isdigit() and len(value) <= 18 else None
+
+
 def last_header(headers: Headers, name: str) -> bytes | None:
     """Return the last value under `name`, or None if it is missing or null."""
     for header_name, value in reversed(headers):

@@ -21,7 +21,7 @@ the broker takes is the one that is written. The last two are claims: they say w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -124,10 +124,14 @@ def build_dead_letter(
         ("first-failure", reason.first_failure_ms),
         ("dead-lettered", reason.dead_lettered_ms),
     ]
-    family: list[Header] = [
-        (PREFIX + name, str(given).encode("utf-8", "backslashreplace")) for name, given in fields if given is not None
+    return DeadLetterRecord(key, value, without_dead_letter_headers(headers) + text_headers(PREFIX, fields))
+
+
+def text_headers(prefix: str, fields: Iterable[tuple[str, object]]) -> list[Header]:
+    """Return the fields as headers of UTF-8 text; None is left out."""
+    return [
+        (prefix + name, str(given).encode("utf-8", "backslashreplace")) for name, given in fields if given is not None
     ]
-    return DeadLetterRecord(key, value, without_dead_letter_headers(headers) + family)
 
 
 def forms_of(dead: DeadLetterRecord) -> Iterator[tuple[Form, DeadLetterRecord]]:

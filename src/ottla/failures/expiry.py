@@ -19,7 +19,7 @@ from ottla.failures.outcomes import Dead, Skip
 from ottla.failures.redrive import first_timestamp_of
 from ottla.failures.retry_headers import retry_state_of
 from ottla.quantities import Span, milliseconds_of, seconds
-from ottla.records import Header, Headers, Record, last_header, with_header
+from ottla.records import Header, Headers, Record, time_header, with_header
 from ottla.showing import shown
 
 EXPIRES_HEADER: Final = "ottla-expires-at"
@@ -28,18 +28,10 @@ Moment: TypeAlias = datetime
 """A point in time, with its time zone."""
 
 _NUMBER: Final = (int, float)  # `int | float` would make a union in each call
-_MOST_DIGITS: Final = 18
-"""More digits than any time within thirty million years; reading them costs time."""
-
 
 def expires_at_of(headers: Headers) -> int | None:
     """Return when a record expires by its headers, in epoch milliseconds; None without a valid header."""
-    return _number(last_header(headers, EXPIRES_HEADER))
-
-
-def _number(value: bytes | None) -> int | None:
-    is_number = value is not None and value.isdigit() and len(value) <= _MOST_DIGITS
-    return int(value) if is_number and value is not None else None
+    return time_header(headers, EXPIRES_HEADER)
 
 
 def with_expiry(

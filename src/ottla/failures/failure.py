@@ -76,6 +76,14 @@ class Stop:
 Decision: TypeAlias = Finish | RetryAt | Postpone | DeadLetter | Expire | Stop
 
 
+def unless_expired(decision: Decision, *, now_ms: int, wall_ms: int, expires_ms: int | None) -> Decision:
+    """Return the decision, or `Expire` if the record expires before its next delivery. `expires_ms` is wall time."""
+    if expires_ms is None or not isinstance(decision, RetryAt | Postpone):
+        return decision
+    wait_ms = decision.due_ms - now_ms if isinstance(decision, RetryAt) else decision.delay_ms
+    return Expire() if wall_ms + wait_ms >= expires_ms else decision
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
     """A handler's declared policies for failures."""
@@ -96,39 +104,10 @@ class FailurePolicy:
         elapsed_ms: int = 0,
         stage: int = 0,
         carried: int = 0,
-        expires_ms: int | None = None,
     ) -> Decision:
         """Return the decision after the failure number `attempts` of a record, in which `outages` are not counted.
         `elapsed_ms` is the time since its first failure here; `stage` the number of the retry topic that the record is
-        in, 0 in its own topic; `carried` the number of failed deliveries before it was written there; `expires_ms` the
-        time at which the record expires, by the clock of `now_ms`."""
-        decision = self._decide(
-            failure,
-            attempts=attempts,
-            outages=outages,
-            now_ms=now_ms,
-            random=random,
-            elapsed_ms=elapsed_ms,
-            stage=stage,
-            carried=carried,
-        )
-        if expires_ms is None or not isinstance(decision, RetryAt | Postpone):
-            return decision
-        due_ms = decision.due_ms if isinstance(decision, RetryAt) else now_ms + decision.delay_ms
-        return Expire() if due_ms >= expires_ms else decision
-
-    def _decide(
-        self,
-        failure: Failure,
-        *,
-        attempts: int,
-        outages: int,
-        now_ms: int,
-        random: Random,
-        elapsed_ms: int,
-        stage: int,
-        carried: int,
-    ) -> Decision:
+        in, 0 in its own topic; `carried` the number of failed deliveries before it was written there."""
         outcome = failure.outcome
         asked_ms = outcome.after_ms if isinstance(outcome, Retry) else None
         if failure.is_outage:

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.failures.foreign import FAMILIES, DeadLetterView, describe_dead_letter
-from ottla.records import Header, Headers, escaped, last_header, topic_problem
+from ottla.records import Header, Headers, escaped, last_header, time_header, topic_problem
 
 REDRIVEN_HEADER: Final = "ottla-redriven"
 FIRST_TIMESTAMP_HEADER: Final = "ottla-redriven-timestamp"
 
 _MOST_TIMES: Final = 2**31 - 1
 """The highest count. A longer number is forged, and reading it would cost time."""
-
-_TIMESTAMP_DIGITS: Final = 18
 
 _OWN_NAMES: Final = frozenset({REDRIVEN_HEADER, FIRST_TIMESTAMP_HEADER})
 _FAMILY_NAMES: Final = frozenset(name for fields in FAMILIES.values() for name in fields)
@@ -107,8 +105,7 @@ def refusal(topic: str, *, dead_letter_topic: str, origins: Collection[str] | No
 
 def first_timestamp_of(headers: Headers) -> int | None:
     """Return when a redriven record was first produced, in epoch milliseconds; None if no header says so."""
-    given = last_header(headers, FIRST_TIMESTAMP_HEADER)
-    return int(given) if given is not None and given.isdigit() and len(given) <= _TIMESTAMP_DIGITS else None
+    return time_header(headers, FIRST_TIMESTAMP_HEADER)
 
 
 def _times(headers: Headers) -> int:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.failures.dead_letter import text_headers
 from ottla.failures.exceptions import cap_text
 from ottla.records import Header, Headers, Record, escaped, last_header
 from ottla_wire.facts import fact
@@ -63,12 +64,7 @@ class RetryState:
             ("error-type", self.error_type or None),
             ("error-message", cap_text(self.message, _MESSAGE_LIMIT_BYTES) or None),
         ]
-        family = [
-            (PREFIX + name, str(value).encode("utf-8", "backslashreplace"))
-            for name, value in fields
-            if value is not None
-        ]
-        return without_retry_headers(own) + family
+        return without_retry_headers(own) + text_headers(PREFIX, fields)
 
 
 def retry_state_of(headers: Headers) -> RetryState | None:

@@ -23,7 +23,7 @@ from ottla.consumer.model.run import RunResult
 from ottla.failures.budget import BudgetMeter, DeadLetterBudget
 from ottla.failures.dead_letter import DeadLetterReason
 from ottla.failures.exceptions import Failure
-from ottla.failures.failure import DeadLetter, Expire, FailurePolicy, Finish, Postpone, RetryAt, Stop
+from ottla.failures.failure import DeadLetter, Expire, FailurePolicy, Finish, Postpone, RetryAt, Stop, unless_expired
 from ottla.failures.outcomes import Dead, Retry
 from ottla_wire.facts import positional_fact
 
@@ -139,7 +139,6 @@ class QueuePolicy:
         elif not failure.is_expiry:
             job.failed += 1
         before = max(1, run.lease.delivery_count) - 1
-        expires_ms = self._failures.expiry.expires_ms(record)
         if failure.is_expiry:
             return self._dead_letter(run, failure, now_ms, wall_ms, is_paid=False)
         decision = self._failures.decide(
@@ -149,9 +148,9 @@ class QueuePolicy:
             now_ms=now_ms,
             random=self._random,
             elapsed_ms=now_ms - job.first_failed_ms,
-            expires_ms=None if expires_ms is None else expires_ms - wall_ms + now_ms,
         )
-        match decision:
+        expires_ms = self._failures.expiry.expires_ms(record)
+        match unless_expired(decision, now_ms=now_ms, wall_ms=wall_ms, expires_ms=expires_ms):
             case RetryAt(due_ms):
                 due_ms = min(due_ms, now_ms + self._max_job_ms)
                 return WaitUntil(due_ms), [self.failure_notice("record_retried", run, failure, in_ms=due_ms - now_ms)]

@@ -43,7 +43,7 @@ from ottla.consumer.partitions.partition import PartitionState
 from ottla.failures.budget import BudgetMeters
 from ottla.failures.dead_letter import DeadLetterReason
 from ottla.failures.exceptions import Failure
-from ottla.failures.failure import DeadLetter, Decision, Expire, Finish, Postpone, RetryAt, Stop
+from ottla.failures.failure import DeadLetter, Decision, Expire, Finish, Postpone, RetryAt, Stop, unless_expired
 from ottla.failures.outcomes import Dead, Retry
 
 RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
@@ -128,7 +128,7 @@ class Settlement:
         state, now_ms = delivery.state, delivery.now_ms
         attempts = delivery.count()
         expires_ms = state.plan.failures.expiry.expires_ms(delivery.record) if expires else None
-        return state.plan.failures.decide(
+        decision = state.plan.failures.decide(
             delivery.failure,
             attempts=attempts.failed,
             outages=attempts.outages,
@@ -137,8 +137,8 @@ class Settlement:
             elapsed_ms=now_ms - attempts.since_ms,
             stage=0 if state.level is None else state.level.index,
             carried=attempts.carried,
-            expires_ms=None if expires_ms is None else expires_ms - delivery.wall_ms + now_ms,
         )
+        return unless_expired(decision, now_ms=now_ms, wall_ms=delivery.wall_ms, expires_ms=expires_ms)
 
     def _give_up(self, delivery: FailedDelivery, decision: Decision) -> int | None:
         """Carry out a decision that ends the record's deliveries here. Returns None, or when to deliver it again
