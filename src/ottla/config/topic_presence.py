@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ottla.config.permissions import Principal
 from ottla.errors import ConfigError, UnknownTopic
 from ottla.retrying import Awaited, NotYet
+from ottla.stepping import Steps, run
 
 TOPICS_TIMEOUT_S: Final = 3.0
 """Default wait in seconds for missing topics at the start: a new topic is not known to all brokers at once."""
@@ -50,34 +51,28 @@ class TopicWait:
         self.until_s = now_s + self._timeout_s
         self._is_logged = False
 
-    def missing(self, existing: Collection[str]) -> list[str]:
-        """Return the names that are not in `existing`."""
-        there = set(existing)
-        return [name for name in self.topics if name not in there]
-
     def refusal(self) -> ConfigError:
         """Return the error for a topic that brokers do not describe to this client."""
         return self._asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=self._servers)
 
-    def ends(self, existing: Collection[str], now_s: float) -> bool:
-        """Return whether `check` will raise `UnknownTopic`: then `existing` should have all topics of the cluster, for
-        the error's hint."""
-        return bool(self.missing(existing)) and (self._should_give_up() or now_s - self._started_s >= self._timeout_s)
-
     def check(self, existing: Collection[str], now_s: float) -> None:
         """Return if the cluster, which has `existing`, has all topics. Raises `NotYet` while there is time, with the
         fields of `topics_awaited` once; then `UnknownTopic`."""
-        missing = self.missing(existing)
+        run(self.checking(existing, now_s, tuple))
+
+    def checking(self, existing: Collection[str], now_s: float, all_names: Callable[[], Any]) -> Steps[None]:
+        """Check as `check` does, with a hint in the error: `all_names` returns all topics of the cluster."""
+        missing = [name for name in self.topics if name not in existing]
         if not missing:
             return
         waited_s = now_s - self._started_s
-        left_s = self._timeout_s - waited_s
-        if self.ends(existing, now_s):
-            raise unknown_topics(missing, self._servers, existing=existing, who=self._who)
+        if self._should_give_up() or waited_s >= self._timeout_s:
+            known = {*existing, *(yield all_names)}
+            raise unknown_topics(missing, self._servers, existing=known, who=self._who)
         if waited_s >= TOPICS_TIMEOUT_S and not self._is_logged:  # not for one that was made a moment ago
-            fields = {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": round(left_s, 1)}
+            left_s = round(self._timeout_s - waited_s, 1)
             self._is_logged = True
-            raise Awaited("topics_awaited", fields)
+            raise Awaited("topics_awaited", {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": left_s})
         raise NotYet(f"{missing[0]} is missing")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from ottla.aio.aiokafka_internals import network_of
 from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
 from ottla.retrying import try_again_async
+from ottla.stepping import run_async
 
 _ASK_AGAIN_S: Final = 1.0
 
@@ -28,13 +30,9 @@ async def await_topics(client: Any, wait: TopicWait) -> dict[str, int]:
 
     async def attempt() -> dict[str, int]:
         counts, refused = await _look(client, wait.topics)
-        existing = set(counts)
         if refused:
             raise wait.refusal()
-        now_s = monotonic()
-        if wait.ends(existing, now_s):
-            existing |= await _all_names(client)
-        wait.check(existing, now_s)
+        await run_async(wait.checking(counts, monotonic(), partial(_all_names, client)))
         return {name: counts[name] for name in wait.topics}
 
     return await try_again_async(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)

@@ -16,7 +16,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, Unpack
 from uuid import uuid4
@@ -606,15 +605,17 @@ class ColumnGroupMember(ThreadedMember):
             if refused:
                 raise wait.refusal()
             existing = {name for name in self._topics if self._cluster.known(name) is not None}
-            now_s = time.monotonic()
-            if wait.ends(existing, now_s):
-                with suppress(BrokerUnavailable):  # for the error to name what was meant
-                    existing.update(self._cluster.topic_names())
-            wait.check(existing, now_s)
+            run(wait.checking(existing, time.monotonic(), self._all_topics))
 
         try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S)
         self._pass_topic_ids()
         self._begin.joined(self._known_counts(self._topics))
+
+    def _all_topics(self) -> Collection[str]:
+        try:
+            return self._cluster.topic_names()
+        except BrokerUnavailable:
+            return ()
 
     def _pass_topic_ids(self) -> None:
         known = {name: self._cluster.known(name) for name in self._topics}

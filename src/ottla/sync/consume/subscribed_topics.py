@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
 from ottla.retrying import try_again
+from ottla.stepping import run
 from ottla.sync.client.client_errors import is_unknown_topic
 from ottla.sync.client.reachable import metadata_of
 
@@ -35,10 +37,7 @@ def await_topics(client: Any, wait: TopicWait) -> dict[str, int]:
         if any(state == _REFUSED for state, _ in found.values()):
             raise wait.refusal()
         existing = {name for name, (state, _) in found.items() if state == _THERE}
-        now_s = time.monotonic()
-        if wait.ends(existing, now_s):
-            existing |= all_topics(client)
-        wait.check(existing, now_s)
+        run(wait.checking(existing, time.monotonic(), partial(all_topics, client)))
         return {name: count for name, (_, count) in found.items()}
 
     return try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)
