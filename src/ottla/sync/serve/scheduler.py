@@ -15,8 +15,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.admin import Admin, PartlyDone, SettingInfo
-from ottla.admin.operations.topic_changes import create_missing_topics
+from ottla.admin import Admin, SettingInfo
 from ottla.clock import Clock, SystemClock
 from ottla.config import consumer_settings, security_of
 from ottla.consumer.readiness.health import Health
@@ -31,11 +30,11 @@ from ottla.schedule.tasks.task_work import TaskWork
 from ottla.schedule.topics import schedule_specs
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.client.guarded import Consumer
+from ottla.sync.serve.task_registration import create_topics
 from ottla.telemetry import Hooks, Listeners, log_event
 from ottla.telemetry.metrics.measurements import ScheduleMeasure
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
-from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.ranges import Isolation
 
 _numbers: Final = itertools.count(1)
@@ -373,7 +372,10 @@ class Scheduler:
         except UnknownTopic:
             if not self._create:
                 raise
-            self._make_topics()
+            assert self._admin is not None
+            brokers = len(self._admin.facts(()).brokers)
+            specs = schedule_specs(self.topic, brokers=brokers, replication_factor=self._replicas)
+            create_topics(self._admin, specs, servers=self._own["bootstrap.servers"])
             found = self._cluster.topic(self.topic)
         if len(found.leaders) != WHEEL.partitions:
             raise ConfigError(
@@ -381,17 +383,6 @@ class Scheduler:
                 "the wheel, and senders compute the slot from this number"
             )
         self._check_config()
-
-    def _make_topics(self) -> None:
-        assert self._admin is not None
-        brokers = len(self._admin.facts(()).brokers)
-        specs = schedule_specs(self.topic, brokers=brokers, replication_factor=self._replicas)
-        try:
-            created = self._admin.carry_out(create_missing_topics(specs))
-        except (BrokerRefused, PartlyDone) as error:
-            raise ConfigError(f"{self.topic} was not created at {self._own['bootstrap.servers']}: {error}") from error
-        for name in created:
-            log_event("topic_created", "info", {"topic": name})
 
     def _check_config(self) -> None:
         problem = config_problem(self.topic, _values(self._ask_config().result()))

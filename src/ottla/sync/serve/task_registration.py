@@ -8,7 +8,7 @@ from typing import Any, Final
 from ottla.admin import Admin, PartlyDone
 from ottla.admin.facts.cluster_facts import TopicInfo
 from ottla.admin.operations.topic_changes import create_missing_topics
-from ottla.config import admin_settings
+from ottla.config import TopicSpec, admin_settings
 from ottla.errors import ConfigError, InputError, OttlaError, UnknownTopic
 from ottla.schedule.tasks.reading import read_tasks
 from ottla.schedule.tasks.task_records import (
@@ -42,7 +42,7 @@ def register_tasks(
     topic = tasks_topic(schedule)
     own = admin_settings(bootstrap_servers, settings=settings)
     with Admin(settings=own, timeout_s=_ADMIN_S) as admin:
-        _ensure(admin, topic)
+        _ensure(admin, topic, servers=own["bootstrap.servers"])
     with Producer(settings=own) as producer:
         deliveries = [producer.send(topic, value, key=key) for key, value in map(definition_record, definitions)]
         for delivery in deliveries:
@@ -70,12 +70,12 @@ def _log_differences(definitions: Sequence[Definition], there: Mapping[str, Stat
             log_event("task_undeclared", "warning", {"task": id, "hint": hint})
 
 
-def _ensure(admin: Admin, topic: str) -> None:
+def _ensure(admin: Admin, topic: str, *, servers: str) -> None:
     """Check the topic, or create it. Only the one who creates it needs the permission for that."""
     try:
         (found,) = admin.describe_topics(topic, parts=())
     except UnknownTopic:
-        _create(admin, topic)
+        create_topics(admin, {topic: tasks_spec(brokers=len(admin.facts(()).brokers))}, servers=servers)
     except InputError as error:
         raise ConfigError(
             f"{error}: an app with recurring tasks needs DESCRIBE and WRITE on it, and CREATE where it is missing"
@@ -84,12 +84,12 @@ def _ensure(admin: Admin, topic: str) -> None:
         _check(admin, found)
 
 
-def _create(admin: Admin, topic: str) -> None:
-    brokers = len(admin.facts(()).brokers)
+def create_topics(admin: Admin, specs: Mapping[str, TopicSpec], *, servers: str) -> None:
+    """Create the topics of a schedule that are missing, and log them. Raises `ConfigError` if the cluster refuses."""
     try:
-        created = admin.carry_out(create_missing_topics({topic: tasks_spec(brokers=brokers)}))
+        created = admin.carry_out(create_missing_topics(specs))
     except (BrokerRefused, PartlyDone) as error:
-        raise ConfigError(f"{topic} was not created: {error}") from error
+        raise ConfigError(f"{next(iter(specs))} was not created at {servers}: {error}") from error
     for name in created:
         log_event("topic_created", "info", {"topic": name})
 
