@@ -29,6 +29,7 @@ Moment: TypeAlias = datetime
 
 _NUMBER: Final = (int, float)  # `int | float` would make a union in each call
 
+
 def expires_at_of(headers: Headers) -> int | None:
     """Return when a record expires by its headers, in epoch milliseconds; None without a valid header."""
     return time_header(headers, EXPIRES_HEADER)

@@ -106,7 +106,17 @@ class Shell:
             def close(self, timeout_s: float) -> None:
                 return
 
-        runner = AppRunner(app, dead_letters=None if sink is None else Sink(), member=member)
+        class Runner(AppRunner):
+            _sink_type: Any = AppRunner._sink_type if sink is None else staticmethod(lambda *_: Sink())
+
+            def _member_of(self, routes: Any) -> Any:
+                return member or super()._member_of(routes)
+
+            def _await_writable(self, *asked: Any) -> None:
+                if sink is None:
+                    super()._await_writable(*asked)
+
+        runner = Runner(app)
         app._adopt(runner)
         try:
             runner.run(handle_signals=False)
@@ -127,7 +137,13 @@ class Shell:
             async def close(self, timeout_s: float) -> None:
                 return
 
-        runner = AppRunner(app, dead_letters=Sink())
+        class Runner(AppRunner):
+            _sink_type: Any = staticmethod(lambda *_: Sink())
+
+            async def _await_writable(self, *asked: Any) -> None:
+                return
+
+        runner = Runner(app)
         app._adopt(runner)
         try:
             await runner.serve(handle_signals=False)

@@ -40,7 +40,11 @@ elif shell == "columns":
     from ottla.columnar.serving.group_member import ColumnGroupMember
     from ottla.sync.serve.runner import AppRunner
 
-    AppRunner(app, member=ColumnGroupMember).run(handle_signals=True)
+    class Runner(AppRunner):
+        def _member_of(self, routes):
+            return ColumnGroupMember
+
+    Runner(app).run(handle_signals=True)
 else:
     asyncio.run(app.serve(handle_signals=True))
 """

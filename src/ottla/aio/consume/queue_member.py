@@ -9,10 +9,10 @@ from typing import Any, Unpack
 
 from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_base import MemberOptions, MemberParts
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.job_settlement import QueueParts
 from ottla.app.queue.queue_member import QueueMember
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.queues.core.effects import Effect
 from ottla.stepping import run_async
@@ -24,18 +24,11 @@ class AsyncQueueMember(QueueMember):
     _wait_for_broker = staticmethod(wait_for_broker)
     _workers: Workers
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Execute],
-        queue: QueueOptions,
-        **parts: Unpack[MemberParts],
-    ) -> None:
+    def __init__(self, options: MemberOptions, **parts: Unpack[QueueParts]) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
-        super().__init__(options, execute=execute, queue=queue, **parts)
+        super().__init__(options, **parts)
 
     def _make_workers(self, execute: Mapping[str, Execute]) -> Workers:
         return Workers(is_stopping=self._is_stopping, **self._worker_parts(execute))

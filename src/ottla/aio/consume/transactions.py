@@ -46,7 +46,7 @@ class Transactions(MemberTransactions):
 
     async def start(self) -> None:
         await run_async(self._starting())
-        self._task = asyncio.create_task(self._work(), name=f"ottla-{self._group}-transactions")
+        self._task = asyncio.create_task(run_async(self._working()), name=f"ottla-{self._group}-transactions")
 
     def submit(self, work: TransactionPart) -> None:
         self._queue.put_nowait(work)
@@ -61,18 +61,6 @@ class Transactions(MemberTransactions):
             for one in late:
                 one.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    async def _work(self) -> None:
-        try:
-            while (works := await self._next()) is not None:
-                await run_async(self._settling(works))
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._end(error)
-            await run_async(self._abandoning())
-        finally:
-            await run_async(self._closing())
 
     async def _next(self) -> list[TransactionPart] | None:
         works = [await self._queue.get()]

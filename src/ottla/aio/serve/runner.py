@@ -20,8 +20,7 @@ from ottla.aio.serve.loop_watch import LoopWatch
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App, declarations_of
 from ottla.app.declaration.route import Route
-from ottla.app.delivery.pending_sends import AwaitingAcks
-from ottla.app.member.member_base import FailedWriteSink
+from ottla.app.delivery.pending_sends import AwaitingAcks, ConfirmedOnLoop
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransaction
 from ottla.app.runtime.app_runner import AppRunnerBase
 from ottla.app.runtime.stop_signals import (
@@ -43,14 +42,14 @@ BLOCKED_AFTER_S = 3.0
 
 
 class AppRunner(AppRunnerBase[GroupMember]):
-    """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
+    """Made by `App.serve`."""
 
     _sink_type = ProducerSink
     _queue_member = ("ottla.aio.consume.queue_member", "AsyncQueueMember")
     _ensure_topics = staticmethod(ensure_topics)
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
-    def __init__(self, app: App, *, dead_letters: FailedWriteSink | None = None) -> None:
+    def __init__(self, app: App) -> None:
         for route in declarations_of(app).routes:
             if route.is_columnar:
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
@@ -61,7 +60,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
         self._asked_s: float | None = None
         """When the first of the probes came that the loop has not answered."""
         self._threads: HandlerThreads | None = None
-        super().__init__(app, dead_letters=dead_letters)
+        super().__init__(app)
 
     async def serve(self, *, handle_signals: bool | None) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended a member."""
@@ -168,7 +167,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
         async def deliver_in_thread(run: Run) -> RunResult | UnconfirmedOnLoop:
             # A whole run of a synchronous handler goes to a thread at once: one hop per run, not per record.
             result: RunResult | AwaitingAcks | InTransaction = await self._in_thread(invoker.deliver, run)
-            return result if isinstance(result, RunResult) else _ConfirmedThere(result)
+            return result if isinstance(result, RunResult) else ConfirmedOnLoop(result)
 
         return deliver_in_thread
 
@@ -177,30 +176,6 @@ class AppRunner(AppRunnerBase[GroupMember]):
             workers = sum(route.concurrency for route in declarations_of(self._app).routes)
             self._threads = HandlerThreads(workers)
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
-
-
-class _ConfirmedThere:
-    """A run whose sends are acknowledged in another thread, by the producer of a synchronous handler."""
-
-    def __init__(self, confirming: AwaitingAcks | InTransaction) -> None:
-        self._confirming = confirming
-
-    async def wait(self) -> RunResult:
-        loop = asyncio.get_running_loop()
-        settled: asyncio.Future[RunResult] = loop.create_future()
-
-        def settle(result: RunResult) -> None:
-            if not settled.done():
-                settled.set_result(result)
-
-        def then(result: RunResult) -> None:
-            try:
-                loop.call_soon_threadsafe(settle, result)
-            except RuntimeError:
-                return  # the loop is closed: the app ended without this run
-
-        self._confirming.when_confirmed(then)
-        return await settled
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

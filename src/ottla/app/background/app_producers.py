@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from ottla.app.background.background_task import in_thread
+from ottla.app.background.background_task import AppSettings, in_thread
 from ottla.config.priorities import topics_of
 from ottla.errors import ConfigError, LifecycleError
 from ottla.producer.bulk import Outgoing
 from ottla.producer.signature import BulkOptions, ProducerOptions, SendOptions, lists_options
 from ottla.quantities import Span
 from ottla.showing import shown
-from ottla.telemetry import Hooks
 from ottla.topics import topic_problem
 from ottla.typevars import K_contra, V_contra
 
@@ -41,21 +40,13 @@ class AppProducerOptions(ProducerOptions, total=False):
     """The topics that it sends to, for documents of the app."""
 
 
-class _ProducerSettings(Protocol):
-    group: str
-    bootstrap_servers: str | Sequence[str] | None
-    producer_settings: dict[str, Any]
-    hooks: Hooks | None
-    start_timeout_s: float | None
-
-
 class _OfAnApp:
     """Base of both: forwards to the real producer while the app runs, or to what a test put in its place."""
 
     module: str
     name: str
 
-    def __init__(self, owner: _ProducerSettings, options: Mapping[str, Any]) -> None:
+    def __init__(self, owner: AppSettings, options: Mapping[str, Any]) -> None:
         self._owner = owner
         self.options = dict(options)
         self.topics = _declared_topics(self.options.pop("topics", ()))

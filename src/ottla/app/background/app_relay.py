@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final
 
-from ottla.app.background.background_task import BackgroundTask
+from ottla.app.background.background_task import AppSettings, BackgroundTask
 from ottla.errors import ConfigError
 from ottla.outbox.outbox import Outbox
 from ottla.telemetry import log_event
@@ -15,15 +15,10 @@ _MODULE: Final = "ottla.sync.serve.outbox_relay"
 _BEYOND_DRAIN_S: Final = 10.0
 
 
-class _RelaySettings(Protocol):
-    bootstrap_servers: str | Sequence[str] | None
-    drain_s: float
-
-
 class AppRelay(BackgroundTask):
     """`open` raises `ConfigError` where the tables are missing. A database that is away is waited for."""
 
-    def __init__(self, owner: _RelaySettings, outbox: Outbox, options: Mapping[str, Any]) -> None:
+    def __init__(self, owner: AppSettings, outbox: Outbox, options: Mapping[str, Any]) -> None:
         if not isinstance(outbox, Outbox):
             raise ConfigError(f"App.relay: found {outbox!r}, wanted an Outbox(...)")
         super().__init__("outbox relay", close_s=owner.drain_s + _BEYOND_DRAIN_S)

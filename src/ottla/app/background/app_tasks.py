@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ottla.app.background.background_task import in_thread
+from ottla.app.background.background_task import AppSettings, in_thread
 from ottla.config import security_of
 from ottla.schedule.tasks.task_records import Definition
 
 _MODULE: Final = "ottla.sync.serve.task_registration"
 
 
-class _AppSettings(Protocol):
-    group: str
-    bootstrap_servers: Any
-    settings: dict[str, Any]
-
-
 class AppTasks:
     """Tasks by schedule."""
 
-    def __init__(self, owner: _AppSettings) -> None:
+    def __init__(self, owner: AppSettings) -> None:
         self._owner = owner
         self.by_schedule: dict[str, list[Definition]] = {}
 

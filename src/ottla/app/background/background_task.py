@@ -6,14 +6,27 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
 
 from ottla.consumer.readiness.health import Health
 from ottla.current_task import is_on_event_loop
 from ottla.failures.exceptions import described
+from ottla.telemetry import Hooks
 
 _AGAIN_S: Final = 5.0
+
+
+class AppSettings(Protocol):
+    """What works beside an app takes of it."""
+
+    group: str
+    bootstrap_servers: str | Sequence[str] | None
+    settings: dict[str, Any]
+    producer_settings: dict[str, Any]
+    hooks: Hooks | None
+    start_timeout_s: float | None
+    drain_s: float
 
 
 class RestartedWork(Protocol):

@@ -9,9 +9,9 @@ from typing import Any
 
 from ottla.app.delivery.batch_invoker import BatchInvoker
 from ottla.app.delivery.event_invoker import EventDecoder, EventInvoker
-from ottla.app.delivery.invoker import Invoker
+from ottla.app.delivery.invoker import Invoker, InvokerParts
 from ottla.app.delivery.record_invoker import RecordInvoker
-from ottla.app.delivery.run_decoder import RunDecoder
+from ottla.app.delivery.run_decoder import DecoderParts, RunDecoder
 from ottla.app.handler.annotations import chosen_serde
 from ottla.app.handler.binding import Binding, BindingError, bind, restore_original_record
 from ottla.app.handler.event_handlers import EventHandlers
@@ -304,9 +304,14 @@ class Route:
         bare = self._invoker(middlewares, state, clock, exceptions)
         if self.exactly is not None:
             return ExactlyOnceInvoker(bare, self.exactly, is_batch=self.is_batch, exceptions=exceptions, clock=clock)
-        rules: dict[str, Any] = {"ordering": self.ordering, "is_batch": self.is_batch, "exceptions": exceptions}
-        invoker = ResourceInvoker(bare, group=self.group, **rules) if self.opens_per_run else bare
-        return invoker if once is None else OnceInvoker(invoker, once, **rules)
+        invoker: Invoker | ResourceInvoker = bare
+        if self.opens_per_run:
+            invoker = ResourceInvoker(
+                bare, group=self.group, ordering=self.ordering, is_batch=self.is_batch, exceptions=exceptions
+            )
+        if once is None:
+            return invoker
+        return OnceInvoker(invoker, once, ordering=self.ordering, is_batch=self.is_batch, exceptions=exceptions)
 
     def _invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], clock: Clock | None, exceptions: ExceptionTable
@@ -320,13 +325,13 @@ class Route:
         if self.exactly is not None and not bound.makes_out:
             binding = with_outputs(binding, is_batch=self.is_batch)
         origins = {name: topic for topic, names in self.retry_chains.items() for name in names}
-        serdes: dict[str, Any] = {
+        serdes: DecoderParts = {
             "key": self.key_serde,
             "exceptions": exceptions,
             "fails_in_order": self.ordering is Ordering.PARTITION and not self.is_batch,
             "origins": origins,
         }
-        options: dict[str, Any] = {
+        parts: InvokerParts = {
             "name": self.name,
             "group": self.group,
             "binding": binding,
@@ -340,9 +345,9 @@ class Route:
         }
         if self.events is not None:
             of_events = EventDecoder(self.events, is_async=binding.is_async, **serdes)
-            return EventInvoker(self.events, Listeners.of(self.hooks), decoder=of_events, **options)
+            return EventInvoker(self.events, Listeners.of(self.hooks), decoder=of_events, **parts)
         make = BatchInvoker if self.is_batch else RecordInvoker
-        return make(decoder=RunDecoder(value=self.value_serde, **serdes), **options)
+        return make(decoder=RunDecoder(value=self.value_serde, **serdes), **parts)
 
     def _bound(self, *, may_make_out: bool = False) -> Binding:
         if self.events is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
+from typing import Unpack
 
-from ottla.app.delivery.invoker import Yield
+from ottla.app.delivery.invoker import InvokerParts, Yield
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
 from ottla.app.delivery.record_invoker import RecordInvoker
-from ottla.app.delivery.run_decoder import RunDecoder, decode_values
+from ottla.app.delivery.run_decoder import DecoderParts, RunDecoder, decode_values
 from ottla.app.handler.binding import Call
 from ottla.app.handler.event_handlers import EventHandler, EventHandlers
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -23,8 +23,8 @@ class EventDecoder(RunDecoder):
 
     __slots__ = ("_default", "_events", "_may_block")
 
-    def __init__(self, events: EventHandlers, *, is_async: bool, **options: Any) -> None:
-        super().__init__(value=events.serde, **options)
+    def __init__(self, events: EventHandlers, *, is_async: bool, **parts: Unpack[DecoderParts]) -> None:
+        super().__init__(value=events.serde, **parts)
         self._events = events
         self._default = events.handler_of_others(is_async=is_async)
         self._may_block = any(type(each.serde).would_block is not Serde.would_block for each in events.handlers)
@@ -85,8 +85,10 @@ class EventInvoker(RecordInvoker):
 
     __slots__ = ("_answer", "_events", "_hooks")
 
-    def __init__(self, events: EventHandlers, hooks: Listeners, *, decoder: EventDecoder, **options: Any) -> None:
-        super().__init__(decoder=decoder, **options)
+    def __init__(
+        self, events: EventHandlers, hooks: Listeners, *, decoder: EventDecoder, **parts: Unpack[InvokerParts]
+    ) -> None:
+        super().__init__(decoder=decoder, **parts)
         self._events = events
         self._hooks = hooks
         self._answer = decoder.answer

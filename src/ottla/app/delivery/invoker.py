@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from ottla.app.delivery.handler_spans import HandlerSpans
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
@@ -21,11 +21,27 @@ from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.current_task import is_being_cancelled
 from ottla.failures.exceptions import ExceptionTable
-from ottla.failures.expiry import NEVER, Expiry
+from ottla.failures.expiry import Expiry
 from ottla.producer.record_sends import HandlerSends
 from ottla.records import TopicPartition
 
 Yield = Callable[[], Awaitable[None]]
+
+
+class InvokerParts(TypedDict):
+    """What an invoker is made of, beside its decoder."""
+
+    name: str
+    group: str
+    binding: Binding
+    exceptions: ExceptionTable
+    ordering: Ordering
+    is_at_most_once: bool
+    state: dict[str, Any]
+    origins: Mapping[str, str]
+    """Retry topic → the topic of its records."""
+    expiry: Expiry
+    clock: Clock | None
 
 
 class Invoker(ABC):
@@ -49,34 +65,20 @@ class Invoker(ABC):
     is_batch: ClassVar = False
     """It calls the handler with the records of a run together."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        group: str,
-        binding: Binding,
-        decoder: RunDecoder,
-        exceptions: ExceptionTable,
-        ordering: Ordering,
-        state: dict[str, Any],
-        is_at_most_once: bool = False,
-        origins: Mapping[str, str] | None = None,
-        expiry: Expiry = NEVER,
-        clock: Clock | None = None,
-    ) -> None:
-        self.name = name
-        self.binding = binding
+    def __init__(self, *, decoder: RunDecoder, **parts: Unpack[InvokerParts]) -> None:
+        self.name = parts["name"]
+        self.binding = parts["binding"]
         self.decoder = decoder
-        self._group = group
-        self._exceptions = exceptions
-        self._expiry = expiry
-        self._clock = clock or SystemClock()
-        self._ordering = ordering
+        self._group = parts["group"]
+        self._exceptions = parts["exceptions"]
+        self._expiry = parts["expiry"]
+        self._clock = parts["clock"] or SystemClock()
+        self._ordering = parts["ordering"]
         # Under at-most-once its records are committed before it begins: nothing waits for what it sends.
-        self._sends = None if is_at_most_once else HandlerSends(group, name)
-        self._state = state
-        self._origins = origins or {}
-        self._spans = HandlerSpans(group=group, handler=name, is_batch=self.is_batch)
+        self._sends = None if parts["is_at_most_once"] else HandlerSends(self._group, self.name)
+        self._state = parts["state"]
+        self._origins = parts["origins"]
+        self._spans = HandlerSpans(group=self._group, handler=self.name, is_batch=self.is_batch)
 
     @abstractmethod
     def deliver(self, run: Run) -> RunResult | AwaitingAcks:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextvars import copy_context
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from ottla.app.delivery.async_record_invoker import AsyncRecordInvoker
 from ottla.app.delivery.handler_result import read_returned
-from ottla.app.delivery.invoker import raise_unless_of_record
+from ottla.app.delivery.invoker import InvokerParts, raise_unless_of_record
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
     Pending,
@@ -22,7 +22,7 @@ from ottla.app.delivery.pending_sends import (
     promises_of,
     unsettled,
 )
-from ottla.app.delivery.run_decoder import malformed_part
+from ottla.app.delivery.run_decoder import RunDecoder, malformed_part
 from ottla.app.delivery.run_progress import RunProgress
 from ottla.app.handler.binding import Call
 from ottla.app.handler.handler_context import Context
@@ -41,8 +41,8 @@ class RecordInvoker(AsyncRecordInvoker):
 
     __slots__ = ("_of_value",)
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *, decoder: RunDecoder, **parts: Unpack[InvokerParts]) -> None:
+        super().__init__(decoder=decoder, **parts)
         self._of_value = self.binding.of_value if self.decoder.has_parts else None
 
     def deliver(self, run: Run) -> RunResult | AwaitingAcks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import RegistryUnavailable
@@ -19,9 +19,20 @@ allocations and moves survivors to an older generation; 2,000 values decoded tog
 the CPU of a record."""
 
 
+class DecoderParts(TypedDict):
+    """What a decoder has beside the serde of its values."""
+
+    key: Serde[Any]
+    exceptions: ExceptionTable
+    fails_in_order: bool
+    """Whether a registry that does not answer fails the first record of a run, so that the others wait behind it, or
+    all of them."""
+    origins: Mapping[str, str]
+    """Retry topic → the topic of its records."""
+
+
 class RunDecoder:
-    """The serdes of one handler. Thread-safe. `fails_in_order` says how a registry that does not answer fails a run:
-    its first record, so that the others wait behind it, or all of them."""
+    """The serdes of one handler. Thread-safe."""
 
     __slots__ = (
         "_bytes_only",
@@ -40,16 +51,13 @@ class RunDecoder:
         self,
         *,
         value: Serde[Any],
-        key: Serde[Any],
-        exceptions: ExceptionTable,
-        fails_in_order: bool,
-        origins: Mapping[str, str] | None = None,
+        **parts: Unpack[DecoderParts],
     ) -> None:
         self._value = value
-        self._key = key
-        self._exceptions = exceptions
-        self._fails_in_order = fails_in_order
-        self._origins = origins or {}
+        self._key = key = parts["key"]
+        self._exceptions = parts["exceptions"]
+        self._fails_in_order = parts["fails_in_order"]
+        self._origins = parts["origins"]
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
         self._keys_are_bytes = type(key) is Bytes
         self._bytes_only = self._keys_are_bytes and type(value) is Bytes

@@ -164,7 +164,9 @@ def bind(
     takes_value_only = not (is_batch or is_columnar or provides) and said.keys() <= {_SINGLE["value"], "context"}
     return Binding(
         call=_compiled(handler, arguments, provides, resources, name=name),
-        of_value=_of_value(handler, arguments) if takes_value_only else None,
+        of_value=_compile(handler, [each.replace(_SINGLE["value"], "subject") for each in arguments], "")
+        if takes_value_only
+        else None,
         value_hint=value_hint,
         key_hint=key_hint,
         wants_transaction=TRANSACTION in said,
@@ -218,10 +220,6 @@ def _compile(handler: Callable[..., Any], arguments: list[str], more: str) -> Ca
     source = f"lambda subject, context{more}: handler({', '.join(arguments)})"
     call: Call = eval(source, {"handler": handler, "Out": Out})
     return call
-
-
-def _of_value(handler: Callable[..., Any], arguments: list[str]) -> Call:
-    return _compile(handler, [argument.replace(_SINGLE["value"], "subject") for argument in arguments], "")
 
 
 def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:

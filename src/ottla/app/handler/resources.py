@@ -29,12 +29,14 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from ottla.app.handler.hints import Unresolved, hints_of
 from ottla.errors import ConfigError, ResourceUnavailable
 from ottla.failures.outcomes import Dead, Retry
 from ottla.showing import shown
+from ottla.stepping import Steps
 
 Open = Callable[[], Any]
 """A function without arguments that returns a context manager, or a generator function that yields once."""
@@ -84,65 +86,37 @@ class Unsettled(Exception):
 class OpenedForRun:
     """What a run's calls have opened with ``scope="run"``. `error` is what the first failed call ended with."""
 
-    __slots__ = ("error", "stack", "times", "values")
+    __slots__ = ("_is_async", "error", "stack", "times", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_async: bool) -> None:
+        self._is_async = is_async
         self.times = 0
         """How often the run was begun."""
         self.begin()
 
     def begin(self) -> None:
-        self.stack, self.values = ExitStack(), dict[Open, Any]()
+        self.stack: Any = AsyncExitStack() if self._is_async else ExitStack()
+        self.values = dict[Open, Any]()
         self.error: BaseException | None = None
         self.times += 1
 
-    def close(self) -> None:
+    def closing(self) -> Steps[None]:
         """Close all, the last first: the run is done."""
-        self.stack.close()
+        yield self.stack.aclose if self._is_async else self.stack.close
 
-    def roll_back(self) -> None:
+    def rolling_back(self) -> Steps[None]:
         """Close what is still open with the error. Raises another error, of a resource that does not close."""
         error: BaseException = self.error or Unsettled(Retry())
+        stack = self.stack.pop_all()
+        leave = stack.__aexit__ if self._is_async else stack.__exit__
         try:
-            self.stack.pop_all().__exit__(type(error), error, None)
+            yield partial(leave, type(error), error, None)
         except BaseException as raised:
             if raised is not error:
                 raise
         finally:
             self.error = None
             del error  # its traceback refers to this frame
-
-
-class AsyncOpenedForRun:
-    """`OpenedForRun` of an event loop."""
-
-    __slots__ = ("error", "stack", "times", "values")
-
-    def __init__(self) -> None:
-        self.times = 0
-        """How often the run was begun."""
-        self.begin()
-
-    def begin(self) -> None:
-        self.stack, self.values = AsyncExitStack(), dict[Open, Any]()
-        self.error: BaseException | None = None
-        self.times += 1
-
-    async def close(self) -> None:
-        """Close all, the last first: the run is done."""
-        await self.stack.aclose()
-
-    async def roll_back(self) -> None:
-        """Close what is still open with the error. Raises another error, of a resource that does not close."""
-        error: BaseException = self.error or Unsettled(Retry())
-        try:
-            await self.stack.pop_all().__aexit__(type(error), error, None)
-        except BaseException as raised:
-            if raised is not error:
-                raise
-        finally:
-            self.error = None
-            del error
 
 
 class Resources:
@@ -180,7 +154,7 @@ class Resources:
                 found = self._opened[provide.open] = _entered(self._stack, self._opener(provide))
             return found
 
-    async def enter_async(self, stack: AsyncExitStack, provide: Provide, run: AsyncOpenedForRun | None = None) -> Any:
+    async def enter_async(self, stack: AsyncExitStack, provide: Provide, run: OpenedForRun | None = None) -> Any:
         """Return the same on an event loop: several calls that want one of the app's wait for one opening."""
         opener = self._opener(provide)
         if provide.scope == "run" and run is not None:
@@ -233,7 +207,7 @@ def provided(handler: Call) -> dict[str, Provide]:
     for name, hint in hints.items():
         if isinstance(hint, Unresolved) and "Provide" in hint.text:
             raise ConfigError(f"{_name(handler)}: {name}: found {hint}")
-        for extra in typing.get_args(hint)[1:] if _is_annotated(hint) else ():
+        for extra in typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ():
             if extra is Provide:
                 raise ConfigError(f"{_name(handler)}: {name}: found Provide, wanted Provide(open_something)")
             if isinstance(extra, Provide):
@@ -291,7 +265,7 @@ def _opened_for_run(context: Any) -> Any:
     return None if run is None else run.resources
 
 
-def _note(error: BaseException, of_run: OpenedForRun | AsyncOpenedForRun | None) -> None:
+def _note(error: BaseException, of_run: OpenedForRun | None) -> None:
     if of_run is not None and of_run.error is None:
         of_run.error = error
 
@@ -339,10 +313,6 @@ def _check_opener(place: str, opener: object) -> None:
         raise ConfigError(f"{place}: {_name(opener)} needs arguments, wanted a function without") from None
     except ValueError:
         pass  # of C: its signature is not known
-
-
-def _is_annotated(hint: Any) -> bool:
-    return typing.get_origin(hint) is Annotated
 
 
 def _name(function: Any) -> str:

@@ -28,7 +28,7 @@ class CommitThread(MemberCommits):
 
     def start(self) -> None:
         run(self._starting())
-        self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        self._thread = threading.Thread(target=lambda: run(self._working()), name=self._name, daemon=True)
         self._thread.start()
 
     def submit(self, work: TransactionPart) -> None:
@@ -41,16 +41,6 @@ class CommitThread(MemberCommits):
         if self._thread is not None:
             self._thread.join(END_S)
             self._thread = None
-
-    def _work(self) -> None:
-        try:
-            while (works := self._next()) is not None:
-                run(self._settling(works))
-        except BaseException as error:
-            self._end(error)
-            run(self._abandoning())
-        finally:
-            run(self._closing())
 
     def _next(self) -> list[TransactionPart] | None:
         works: list[TransactionPart] = []

@@ -7,12 +7,13 @@ refuses a record as too large, it is sent again in its next, smaller form.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from ottla.config import dead_letter_arguments
-from ottla.consumer.model.failed_writes import Write
+from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.errors import DeliveryError
 from ottla.failures.dead_letter import DeadLetterRecord
 from ottla.failures.dead_letter_settings import dead_letter_settings
@@ -22,13 +23,21 @@ from ottla.stepping import Steps
 P = TypeVar("P")
 
 
-class DeadLetterProducer:
+class DeadLetterProducer(ABC):
     """Creates the producer of dead letters with the first of them: most services never need it."""
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._arguments = dead_letter_arguments(dead_letter_settings(settings))
         self._producer: Any = None
+
+    @abstractmethod
+    def write(self, failed_write: Write, on_written: OnWritten, /) -> None:
+        """Start writing. Does not raise, and calls `on_written` in the end."""
+
+    @abstractmethod
+    def close(self, timeout_s: float) -> Any:
+        """Wait for what is under way, at most `timeout_s` seconds. On an event loop this is to be awaited."""
 
     @property
     def _problems(self) -> tuple[str, ...]:

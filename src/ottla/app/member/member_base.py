@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
-from typing import Any, NotRequired, Protocol, TypedDict, Unpack
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, Unpack
 
+from ottla.app.member.handler_workers import WorkerParts
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.app.once.once_settings import OnceSettings
 from ottla.app.once.result_settings import ResultOptions
@@ -18,8 +19,10 @@ from ottla.clock import Clock, SystemClock
 from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of, tokens_of_client
 from ottla.config.chosen_address import say_which_address
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice
 from ottla.consumer.model.failed_writes import OnWritten, Write
+from ottla.consumer.model.run import Run
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
@@ -71,6 +74,17 @@ class MemberParts(TypedDict):
     """Called when the member has ended."""
 
 
+M_co = TypeVar("M_co", covariant=True)
+
+
+class MakeMember(Protocol[M_co]):
+    """A class of group members. `execute` is the code of each handler; a plan without it is pulled."""
+
+    def __call__(
+        self, options: MemberOptions, *, execute: Mapping[str, Callable[[Run], Any]], **parts: Unpack[MemberParts]
+    ) -> M_co: ...
+
+
 class MemberBase(ABC):
     """See the module."""
 
@@ -85,6 +99,7 @@ class MemberBase(ABC):
         self.group = options.group
         self.settings = options.settings
         self._topics = list(options.topics)
+        self._plans = list(options.plans)
         self._servers: str = options.settings["bootstrap.servers"]
         self.asking = Principal(
             principal=principal_of(options.settings),
@@ -147,6 +162,29 @@ class MemberBase(ABC):
             asking=self.asking,
             should_give_up=should_give_up,
         )
+
+    @abstractmethod
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """Apply an event of a worker. With `takes_run` its next run is returned instead of queued."""
+
+    def _worker_parts(self, execute: Mapping[str, Callable[[Run], Any]]) -> WorkerParts:
+        """Return what the workers that run handlers need of the member. A plan without code to execute is pulled: its
+        runs are taken with `take_run`."""
+        return {
+            "count": sum(plan.concurrency for plan in self._plans if plan.name in execute),
+            "group": self.group,
+            "execute": execute,
+            "step": self._step,
+            "end": self._end,
+            "batches": {plan.name for plan in self._plans if plan.is_batch},
+            "hooks": self._hooks,
+            "clock": self._clock,
+        }
+
+    def _event(self, event: str, level: str, fields: Mapping[str, object]) -> None:
+        """Log an event of the group, and count it."""
+        log_event(event, level, {"group": self.group, **fields})
+        self._watch.noticed(event, fields)
 
     def _notice(self, notice: Notice) -> None:
         """Log what happened, and count it."""

@@ -5,6 +5,7 @@ letters. The same for transactions and for rows that are written without one; a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypedDict
 
@@ -44,6 +45,8 @@ class MemberCommits(ABC):
     _committing: Committing
     _results: CommitClient
     _failed_writes: CommitClient
+    _end: Callable[[BaseException], None]
+    """Stops the member, which hands out nothing from then on."""
 
     @abstractmethod
     def submit(self, work: TransactionPart) -> None:
@@ -60,18 +63,23 @@ class MemberCommits(ABC):
         if self._failed_writes.has_name:
             yield from self._failed_writes.starting()
 
-    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        """Commit the parts. Raises errors that end the member; otherwise every part gets its result."""
-        return self._committing.settle_all(works, results=self._results, failed_writes=self._failed_writes)
-
-    def _abandoning(self) -> Steps[None]:
-        """Abandon the parts that `_settling` left without a result, and all later ones: the member ends, and nothing is
-        committed any more."""
-        works: Sequence[TransactionPart] | None = self._committing.unanswered
-        while works is not None:
-            for work in works:
-                work.abandon()
-            works = yield self._next
+    def _working(self) -> Steps[None]:
+        """Commit what waits, until the end. An error ends the member, and then nothing is committed any more: every
+        part gets its result all the same."""
+        try:
+            while (works := (yield self._next)) is not None:
+                yield from self._committing.settle_all(works, results=self._results, failed_writes=self._failed_writes)
+        except CancelledError:
+            raise
+        except BaseException as error:
+            self._end(error)
+            left: Sequence[TransactionPart] | None = self._committing.unanswered
+            while left is not None:
+                for work in left:
+                    work.abandon()
+                left = yield self._next
+        finally:
+            yield from self._closing()
 
     def _closing(self) -> Steps[None]:
         yield from self._results.closing()

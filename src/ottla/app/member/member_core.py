@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Final, Unpack
 from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
 from ottla.app.member.client_commands import CommandParts
 from ottla.app.member.client_error_log import ClientErrorLog
-from ottla.app.member.handler_workers import WorkerBase, WorkerParts
+from ottla.app.member.handler_workers import WorkerBase
 from ottla.app.member.member_base import MemberBase, MemberOptions, MemberParts
 from ottla.app.member.member_commits import CommitParts, MemberCommits
 from ottla.app.member.missing_topics import MissingTopics
@@ -121,7 +121,6 @@ class MemberCore(MemberBase):
         self._guard: AbstractContextManager[Any] = nullcontext()
         """Held while the session is asked."""
         self._transactions: MemberCommits | None = None
-        self._plans = list(options.plans)
         self._begin = StartOffsets(
             reset=str(options.settings["auto.offset.reset"]),
             log_ends_of=self._log_ends_of,
@@ -271,21 +270,7 @@ class MemberCore(MemberBase):
 
     def _commit_parts(self) -> CommitParts:
         """Return what an object that commits for this member needs of it."""
-        return {"holds": self._holds, "tell": self._on_transaction_event, "end": self._cannot_commit}
-
-    def _worker_parts(self, execute: Mapping[str, Callable[[Run], Any]]) -> WorkerParts:
-        """Return what the workers that run handlers need of the member. A plan without code to execute is pulled: its
-        runs are taken with `take_run`."""
-        return {
-            "count": sum(plan.concurrency for plan in self._plans if plan.name in execute),
-            "group": self.group,
-            "execute": execute,
-            "step": self._step,
-            "end": self._end,
-            "batches": {plan.name for plan in self._plans if plan.is_batch},
-            "hooks": self._hooks,
-            "clock": self._clock,
-        }
+        return {"holds": self._holds, "tell": self._event, "end": self._cannot_commit}
 
     def _holds(self, topic_partition: TopicPartition, epoch: int) -> bool:
         """Return whether a partition is this member's, without interruption since `epoch`."""
@@ -301,10 +286,6 @@ class MemberCore(MemberBase):
     def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
         """Return the group's committed offsets, or None when they cannot be read. On an event loop the result must be
         awaited."""
-
-    def _on_transaction_event(self, event: str, level: str, fields: Mapping[str, object]) -> None:
-        log_event(event, level, {"group": self.group, **fields})
-        self._watch.noticed(event, fields)
 
     def _seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._step(events.SeekRequested(topic_partition, offset))

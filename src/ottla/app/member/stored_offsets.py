@@ -119,7 +119,7 @@ class StoredOffsets:
             if not mine or (self._is_over.is_set() and not is_first):
                 return None
             is_first = False
-            starts = self._try(settings, partial(_claimed, group=self._group, member=self._member, names=list(mine)))
+            starts = self._try(settings, lambda session: session.claim_offsets(self._group, self._member, list(mine)))
             if starts is None:
                 raise NotYet(f"{settings.store!r} is away")
             return mine, starts
@@ -176,7 +176,3 @@ class StoredOffsets:
             epoch = self._epoch_of(name)
             if epoch is not None:
                 self._claim({name: epoch})
-
-
-def _claimed(session: Any, *, group: str, member: str, names: Sequence[TopicPartition]) -> Any:
-    return session.claim_offsets(group, member, names)

@@ -11,9 +11,11 @@ import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
 from ottla.app.delivery.invoker import Invoker, Yield
+from ottla.app.delivery.pending_sends import ConfirmedOnLoop
 from ottla.app.handler.binding import Binding
 from ottla.app.handler.handler_context import Context
 from ottla.app.once.once_invoker import OnceInvoker
@@ -25,17 +27,21 @@ from ottla.consumer.model.effects import PassInTransaction
 from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
-from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.outputs import OutputRecord, Outputs, of_records
 from ottla.once.parts import PartOfRun
 from ottla.once.transaction_parts import DeadLetterPart, HandledRun, OffsetOnly, TransactionPart, contiguous
 from ottla.producer.serializing import Serializer
 from ottla.quantities import milliseconds_of
+from ottla.stepping import Steps, run_async
+from ottla.stepping import run as make_calls
 from ottla.telemetry import Hooks
 from ottla_wire.facts import fact
 
 Submit = Callable[[TransactionPart], None]
+Hand = Callable[[Run], Any]
+"""Passes a part of a run to the handler; on an event loop it is awaited."""
 
 AnyInvoker: TypeAlias = "Invoker | OnceInvoker | ExactlyOnceInvoker | ResourceInvoker"
 
@@ -95,40 +101,6 @@ class TransactionOptions:
         }
         return {"bootstrap_servers": self.bootstrap_servers, "settings": settings, "hooks": self.hooks}
 
-    @classmethod
-    def of(
-        cls,
-        handlers: Sequence[ExactlyOnceSettings],
-        *,
-        topics: frozenset[str],
-        group: str,
-        bootstrap_servers: Any,
-        producer_settings: Mapping[str, Any],
-        hooks: Hooks | None,
-        isolation_level: str,
-    ) -> TransactionOptions:
-        """Return the checked settings. Raises `ConfigError`."""
-        if isolation_level != "read_committed":
-            raise ConfigError(
-                f"{group}: isolation.level: found {isolation_level} with exactly_once=, wanted read_committed: records "
-                "of aborted transactions must not be handled"
-            )
-        shared = {(one.declared.instance, one.declared.transaction_timeout_s) for one in handlers}
-        if len(shared) > 1:
-            names = ", ".join(one.name for one in handlers)
-            raise ConfigError(
-                f"{group}: {names}: the handlers of a group share their transactions: give them the same instance and "
-                "transaction_timeout_s"
-            )
-        return cls(
-            handlers=handlers,
-            topics=topics,
-            group=group,
-            bootstrap_servers=bootstrap_servers,
-            producer_settings=producer_settings,
-            hooks=hooks,
-        )
-
 
 class TransactionalSink:
     """Writes a member's dead letters. Handlers with transactions write theirs in one, together with the offset."""
@@ -171,30 +143,6 @@ class InTransaction:
         return found[0]
 
 
-class InTransactionOnLoop:
-    """`InTransaction` for an event loop."""
-
-    def __init__(self, waiting: InTransaction) -> None:
-        self._waiting = waiting
-
-    async def wait(self) -> RunResult:
-        loop = asyncio.get_running_loop()
-        committed: asyncio.Future[RunResult] = loop.create_future()
-
-        def settle(result: RunResult) -> None:
-            if not committed.done():
-                committed.set_result(result)
-
-        def then(result: RunResult) -> None:
-            try:
-                loop.call_soon_threadsafe(settle, result)
-            except RuntimeError:
-                return  # the loop is closed: the app ended without this run
-
-        self._waiting.when_confirmed(then)
-        return await committed
-
-
 class ExactlyOnceInvoker:
     """Delivers runs as an `Invoker` does. See the module."""
 
@@ -218,24 +166,27 @@ class ExactlyOnceInvoker:
 
     def deliver(self, run: Run) -> RunResult | InTransaction:
         """Deliver with a synchronous handler."""
-        outputs = self._outputs(may_wait=True)
-        result = self._hand(run, run.records, outputs)
-        if self._goes_singly(run, result):
-            outputs = self._outputs(may_wait=True)
-            result = self._singly(run, outputs)
-        return self._joined(run, result, outputs)
+        return make_calls(self._delivering(run, self._invoker.deliver, may_wait=True))
 
-    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | InTransactionOnLoop:
+    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | ConfirmedOnLoop:
         """Deliver with an asynchronous handler."""
-        outputs = self._outputs(may_wait=False)
-        result = await self._hand_async(run, run.records, outputs, yield_now)
+
+        def hand(part: Run) -> Any:
+            return self._invoker.deliver_async(part, yield_now)
+
+        joined = await run_async(self._delivering(run, hand, may_wait=False))
+        return joined if isinstance(joined, RunResult) else ConfirmedOnLoop(joined)
+
+    def _delivering(self, run: Run, hand: Hand, *, may_wait: bool) -> Steps[RunResult | InTransaction]:
+        """`may_wait`: what the handler sends is encoded at once, also where that asks a registry."""
+        outputs = self._outputs(may_wait=may_wait)
+        result = yield from self._handing(run, run.records, outputs, hand)
         if self._goes_singly(run, result):
-            outputs = self._outputs(may_wait=False)
-            result = await self._singly_async(run, outputs, yield_now)
+            outputs = self._outputs(may_wait=may_wait)
+            result = yield from self._singly(run, outputs, hand)
         if outputs.unprepared:
-            result = await self._encoded_later(run, result, outputs)
-        joined = self._joined(run, result, outputs)
-        return joined if isinstance(joined, RunResult) else InTransactionOnLoop(joined)
+            result = yield partial(self._encoded_later, run, result, outputs)
+        return self._joined(run, result, outputs)
 
     def _joined(self, run: Run, result: RunResult, outputs: Outputs) -> RunResult | InTransaction:
         sent = outputs.end()
@@ -258,27 +209,14 @@ class ExactlyOnceInvoker:
     def _outputs(self, *, may_wait: bool) -> Outputs:
         return Outputs(self._settings.serializer, now_ms=self._clock.now_ms(), may_wait=may_wait)
 
-    def _hand(self, run: Run, records: Sequence[AnyRecord], outputs: Outputs) -> RunResult:
-        part = self._part(run, records, outputs)
-        result = self._invoker.deliver(part)
-        result = result if isinstance(result, RunResult) else result.wait()
-        run.reached = max(run.reached, part.reached)
-        return result
-
-    async def _hand_async(
-        self, run: Run, records: Sequence[AnyRecord], outputs: Outputs, yield_now: Yield
-    ) -> RunResult:
-        part = self._part(run, records, outputs)
-        result = await self._invoker.deliver_async(part, yield_now)
-        result = result if isinstance(result, RunResult) else await result.wait()
-        run.reached = max(run.reached, part.reached)
-        return result
-
-    def _part(self, run: Run, records: Sequence[AnyRecord], outputs: Outputs) -> PartOfRun:
+    def _handing(self, run: Run, records: Sequence[AnyRecord], outputs: Outputs, hand: Hand) -> Steps[RunResult]:
         part = PartOfRun(run, list(records), transaction=None)
         part.outputs = outputs
         part.is_first = run.is_first and records is run.records
-        return part
+        result = yield partial(hand, part)
+        result = result if isinstance(result, RunResult) else (yield result.wait)
+        run.reached = max(run.reached, part.reached)
+        return result
 
     # A batch with a record that failed: what each record sent must be known
 
@@ -286,17 +224,21 @@ class ExactlyOnceInvoker:
         is_mixed = bool(result.failures) and not result.is_batch_failure
         return self._is_batch and is_mixed and len(run.records) > 1 and not result.failures[0][1].is_outage
 
-    def _singly(self, run: Run, outputs: Outputs) -> RunResult:
-        progress = _Singly(run)
-        for record in progress.records():
-            progress.add(record, self._hand(run, [record], outputs), outputs)
-        return progress.result()
-
-    async def _singly_async(self, run: Run, outputs: Outputs, yield_now: Yield) -> RunResult:
-        progress = _Singly(run)
-        for record in progress.records():
-            progress.add(record, await self._hand_async(run, [record], outputs, yield_now), outputs)
-        return progress.result()
+    def _singly(self, run: Run, outputs: Outputs, hand: Hand) -> Steps[RunResult]:
+        """Deliver a batch again record by record, up to the first failure."""
+        done: list[AnyRecord] = []
+        failures: Sequence[tuple[AnyRecord, Failure]] = ()
+        for record in run.records:
+            if run.is_cancelled:
+                break
+            result = yield from self._handing(run, [record], outputs, hand)
+            if result.failures or result.untouched:
+                failures = result.failures
+                break
+            done.append(record)
+            outputs.sent.for_record(record.offset)
+        rest = run.records[len(done) :]
+        return RunResult(done=done, failures=failures, untouched=rest[len(failures) :]) if rest else RunResult()
 
     async def _encoded_later(self, run: Run, result: RunResult, outputs: Outputs) -> RunResult:
         """Encode what waited for a registry. What cannot be fails the record whose handler sent it."""
@@ -317,37 +259,6 @@ class ExactlyOnceInvoker:
                 untouched=[one for one in run.records if one.offset > offset],
             )
         return result
-
-
-class _Singly:
-    """A batch that is done again record by record, up to the first failure."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._done: list[AnyRecord] = []
-        self._result = RunResult(done=())
-        self._is_over = False
-
-    def records(self) -> Any:
-        for record in self._run.records:
-            if self._is_over or self._run.is_cancelled:
-                return
-            yield record
-
-    def add(self, record: AnyRecord, result: RunResult, outputs: Outputs) -> None:
-        if result.failures or result.untouched:
-            self._result, self._is_over = result, True
-            return
-        self._done.append(record)
-        outputs.sent.for_record(record.offset)
-
-    def result(self) -> RunResult:
-        count = len(self._done)
-        rest = self._run.records[count:]
-        failures = self._result.failures
-        if not rest:
-            return RunResult()
-        return RunResult(done=self._done, failures=failures, untouched=rest[len(failures) :])
 
 
 def with_outputs(binding: Binding, *, is_batch: bool) -> Binding:

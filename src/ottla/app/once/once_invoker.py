@@ -7,9 +7,9 @@ what ended one connection has ended the others too, as a rule.
 
 from __future__ import annotations
 
-import inspect
 from asyncio import CancelledError
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -29,7 +29,8 @@ from ottla.once.parts import PartOfRun
 from ottla.once.steps import CallHandler, ReleaseIds, RollBack, Step
 from ottla.once.transactions import TransactionRuns
 from ottla.records import TopicPartition
-from ottla.stepping import drive, drive_async
+from ottla.stepping import Steps, drive, drive_async, run_async
+from ottla.stepping import run as make_calls
 from ottla.telemetry import log_event
 
 _CLEAN_EVERY_S: Final = 60.0
@@ -48,13 +49,15 @@ _LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
 
 
 class _Work:
-    """One run in progress: its session, and the name under which it claims."""
+    """One run in progress: its session, and the name under which it claims. `hand` passes a part of it to the
+    handler."""
 
-    __slots__ = ("claimed_s", "is_again", "is_handed_out", "lease", "owner", "run", "session")
+    __slots__ = ("claimed_s", "hand", "is_again", "is_handed_out", "lease", "owner", "run", "session")
 
-    def __init__(self, run: Run, owner: str) -> None:
+    def __init__(self, run: Run, owner: str, hand: Callable[[PartOfRun], Any]) -> None:
         self.run = run
         self.owner = owner
+        self.hand = hand
         self.session: Any = None
         self.is_handed_out = False
         self.is_again = False
@@ -89,161 +92,130 @@ class OnceInvoker:
         self.decoder = invoker.decoder
         self._clean_at_s = monotonic() + _CLEAN_EVERY_S
         self._has_warned = False
-        shared: dict[str, Any] = {
-            "ordering": ordering,
-            "is_batch": is_batch,
-            "exceptions": exceptions,
-            "on_duplicate": None if settings.inbox is None else settings.inbox.on_duplicate,
-        }
-        ids_of = None if settings.inbox is None else self._ids_of
+        inbox = settings.inbox
+        on_duplicate = None if inbox is None else inbox.on_duplicate
         self._runs: TransactionRuns | ClaimRuns
         if settings.is_transactional:
             self._runs = TransactionRuns(
-                tell=self._event, ids_of=ids_of, epoch_of=settings.epoch_of, saved=settings.saved, **shared
+                ordering=ordering,
+                is_batch=is_batch,
+                exceptions=exceptions,
+                tell=self._event,
+                ids_of=None if inbox is None else self._ids_of,
+                on_duplicate=on_duplicate,
+                epoch_of=settings.epoch_of,
+                saved=settings.saved,
             )
         else:
-            self._runs = ClaimRuns(tell=self._event, ids_of=self._ids_of, **shared)
-        lease_ms = 0 if settings.inbox is None else settings.inbox.lease_ms
-        self._leases = ClaimLeases(settings.new_session, settings.consumer, lease_ms)
-        self._async_leases = AsyncLeases(settings.new_async_session, settings.consumer, lease_ms)
+            self._runs = ClaimRuns(
+                ordering=ordering,
+                is_batch=is_batch,
+                exceptions=exceptions,
+                tell=self._event,
+                ids_of=self._ids_of,
+                on_duplicate=on_duplicate,
+            )
+        is_async = invoker.binding.is_async
+        self._new_session = settings.new_async_session if is_async else settings.new_session
+        leases = AsyncLeases if is_async else ClaimLeases
+        self._leases = leases(self._new_session, settings.consumer, settings.lease_ms)
         settings.closers.append(self._leases.close)
-        settings.async_closers.append(self._async_leases.close)
-
-    # Threads
 
     def deliver(self, run: Run) -> RunResult:
         """Deliver with a synchronous handler. Everything is settled when it returns."""
         waits = self._decoded(run)
         if waits is not None:
             return waits
-        work = self._work(run)
+        work = _Work(run, self._settings.new_owner(), self._invoker.deliver)
         try:
-            result = drive(self._runs.handle(run), lambda step: self._carry(step, work))
+            result = drive(self._runs.handle(run), lambda step: make_calls(self._carrying(step, work)))
         except BaseException:
-            self._give_up(work)
+            make_calls(self._giving_up(work))
             raise
-        self._give_back(work)
+        make_calls(self._giving_back(work))
         return result
-
-    def _carry(self, step: Step, work: _Work) -> Any:
-        if isinstance(step, CallHandler):
-            return self._hand(step, work)
-        began_s = monotonic()
-        try:
-            if work.session is None:
-                if isinstance(step, RollBack | ReleaseIds):
-                    return None  # the session is gone: its transaction as well, and claims run out
-                work.session = self._settings.take()
-            return self._answered(step, work, self._call(step, work))
-        except Exception as error:
-            return self._failed(step, work, error)
-        finally:
-            work.took(step, monotonic() - began_s)
-
-    def _hand(self, step: CallHandler, work: _Work) -> RunResult:
-        part, lease = self._part(step, work)
-        if lease is not None and not lease.is_held():
-            return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
-        if lease is not None:
-            self._leases.hold(lease)
-        try:
-            result = self._invoker.deliver(part)
-            result = result if isinstance(result, RunResult) else result.wait()
-        finally:
-            if lease is not None:
-                self._leases.release(lease)
-        work.run.reached = max(work.run.reached, part.reached)
-        return result
-
-    def _give_back(self, work: _Work) -> None:
-        session, work.session = work.session, None
-        if session is None:
-            return
-        try:
-            if self._cleans():
-                session.clean(self._settings.consumer, window_ms=self._settings.window_ms)
-        except Exception as error:
-            self._event_of("inbox_clean_failed", "warning", {"error": described(error)})
-            work.session = session
-            self._give_up(work)
-        else:
-            self._settings.give(session)
-
-    def _give_up(self, work: _Work) -> None:
-        session, work.session = work.session, None
-        if session is not None:
-            self._settings.discard(session)
-
-    # Event loops
 
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult:
         """Deliver with an asynchronous handler."""
         waits = self._decoded(run)
         if waits is not None:
             return waits
-        work = self._work(run)
+        work = _Work(run, self._settings.new_owner(), lambda part: self._invoker.deliver_async(part, yield_now))
         try:
-            result = await drive_async(self._runs.handle(run), lambda step: self._carry_async(step, work, yield_now))
+            result = await drive_async(self._runs.handle(run), lambda step: run_async(self._carrying(step, work)))
         except BaseException:
-            await self._give_up_async(work)
+            await run_async(self._giving_up(work))
             raise
-        await self._give_back_async(work)
+        await run_async(self._giving_back(work))
         return result
 
-    async def _carry_async(self, step: Step, work: _Work, yield_now: Yield) -> Any:
+    # Procedures: their calls are made in a thread, or awaited
+
+    def _carrying(self, step: Step, work: _Work) -> Steps[Any]:
         if isinstance(step, CallHandler):
-            return await self._hand_async(step, work, yield_now)
+            return (yield from self._handing(step, work))
         began_s = monotonic()
         try:
             if work.session is None:
                 if isinstance(step, RollBack | ReleaseIds):
-                    return None
-                work.session = await self._settings.take_async()
-            return self._answered(step, work, await self._call(step, work))
+                    return None  # the session is gone: its transaction as well, and claims run out
+                work.session = yield from self._settings.taking(self._new_session)
+            answer = yield partial(self._call, step, work)
+            if isinstance(step, step_of.FinishIds) and work.lease is not None:
+                work.lease.is_held()  # the last check: until now another process may have handled them too
+            return answer
         except Exception as error:
-            return await _if_awaitable(self._failed(step, work, error, is_async=True))
+            yield from self._failing(step, work, error)
         finally:
             work.took(step, monotonic() - began_s)
 
-    async def _hand_async(self, step: CallHandler, work: _Work, yield_now: Yield) -> RunResult:
+    def _handing(self, step: CallHandler, work: _Work) -> Steps[RunResult]:
         part, lease = self._part(step, work)
         if lease is not None and not lease.is_held():
             return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
         if lease is not None:
-            self._async_leases.hold(lease)
+            self._leases.hold(lease)
         try:
-            result = await self._invoker.deliver_async(part, yield_now)
-            result = result if isinstance(result, RunResult) else await result.wait()
+            result = yield partial(work.hand, part)
+            result = result if isinstance(result, RunResult) else (yield result.wait)
         except CancelledError:
             if lease is not None:  # as by a queue's `max_job_s`: the next attempt need not wait until it expires
-                await self._carry_async(ReleaseIds(list(lease.ids)), work, yield_now)
+                yield from self._carrying(ReleaseIds(list(lease.ids)), work)
             raise
         finally:
             if lease is not None:
-                self._async_leases.release(lease)
+                self._leases.release(lease)
         work.run.reached = max(work.run.reached, part.reached)
         return result
 
-    async def _give_back_async(self, work: _Work) -> None:
-        session, work.session = work.session, None
+    def _failing(self, step: Step, work: _Work, error: Exception) -> Steps[None]:
+        """Raise the error of a failed step of the store, as the failure policy gets it."""
+        is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
+        never_fails = isinstance(step, RollBack | ReleaseIds)
+        if not (is_outage or never_fails or isinstance(step, _BEFORE_THE_HANDLER)):
+            raise error
+        yield from self._giving_up(work)
+        if not never_fails:
+            raise StoreUnavailable(f"{self._settings.store!r}: {described(error)}") from error
+
+    def _giving_back(self, work: _Work) -> Steps[None]:
+        session = work.session
         if session is None:
             return
         try:
             if self._cleans():
-                await session.clean(self._settings.consumer, window_ms=self._settings.window_ms)
+                yield partial(session.clean, self._settings.consumer, window_ms=self._settings.window_ms)
         except Exception as error:
             self._event_of("inbox_clean_failed", "warning", {"error": described(error)})
-            work.session = session
-            await self._give_up_async(work)
+            yield from self._giving_up(work)
         else:
+            work.session = None
             self._settings.give(session)
 
-    async def _give_up_async(self, work: _Work) -> None:
+    def _giving_up(self, work: _Work) -> Steps[None]:
         session, work.session = work.session, None
         if session is not None:
-            await self._settings.discard_async(session)
-
-    # What both share
+            yield from self._settings.discarding(session)
 
     def _call(self, step: Step, work: _Work) -> Any:
         """Return the session's method for a step; of an asynchronous session, what to await."""
@@ -275,27 +247,6 @@ class OnceInvoker:
                 return session.release(consumer, ids, owner=work.owner)
             case _:
                 raise AssertionError(f"no code for {step!r}")
-
-    def _answered(self, step: Step, work: _Work, answer: Any) -> Any:
-        if isinstance(step, step_of.FinishIds) and work.lease is not None:
-            work.lease.is_held()  # the last check: until they were marked, another process may have handled them too
-        return answer
-
-    def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:
-        """Raise the error of a failed step of the store, as the failure policy gets it."""
-        is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
-        is_ours = isinstance(step, _BEFORE_THE_HANDLER)
-        if not is_outage and not is_ours and not isinstance(step, RollBack | ReleaseIds):
-            raise error
-        closing: Awaitable[None] | None = None
-        if is_async:
-            closing = self._give_up_async(work)
-        else:
-            self._give_up(work)
-        if isinstance(step, RollBack | ReleaseIds):
-            return closing
-        away = StoreUnavailable(f"{self._settings.store!r}: {described(error)}")
-        return _raise_after(closing, away, error)
 
     def _part(self, step: CallHandler, work: _Work) -> tuple[PartOfRun, ClaimLease | None]:
         lease = None
@@ -336,9 +287,6 @@ class OnceInvoker:
                 self._event_of("message_without_id", "warning", {"position": record.position})
         return ids
 
-    def _work(self, run: Run) -> _Work:
-        return _Work(run, self._settings.new_owner())
-
     def _cleans(self) -> bool:
         now_s = monotonic()
         if self._settings.inbox is None or now_s < self._clean_at_s:
@@ -367,18 +315,3 @@ class OnceInvoker:
         log_event(event, level, {"group": self._settings.group, "handler": self.name, **fields})
         if self._settings.hooks.refresh():
             self._settings.hooks.event(group=self._settings.group, event=event)
-
-
-def _raise_after(closing: Awaitable[None] | None, error: Exception, cause: Exception) -> Any:
-    if closing is None:
-        raise error from cause
-
-    async def close_and_raise() -> None:
-        await closing
-        raise error from cause
-
-    return close_and_raise()
-
-
-async def _if_awaitable(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

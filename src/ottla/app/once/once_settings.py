@@ -6,13 +6,14 @@ import contextlib
 import itertools
 import threading
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from ottla.errors import ConfigError, StoreUnavailable
 from ottla.failures.exceptions import described
 from ottla.once.inbox import Inbox
 from ottla.records import TopicPartition
+from ottla.stepping import Steps, run, run_async
 from ottla.stores.protocols import ClaimStore, TransactionStore
 from ottla.telemetry import Hooks, Listeners, log_event
 
@@ -56,8 +57,8 @@ class OnceSettings:
         self.saved: dict[TopicPartition, int] = {}
         """Offsets that the last transactions saved, so that they are not saved again."""
         self.on_fenced: Callable[[TopicPartition], None] = _nobody
-        self.closers: list[Callable[[], None]] = []
-        self.async_closers: list[Callable[[], Awaitable[None]]] = []
+        self.closers: list[Callable[[], Any]] = []
+        """Called at the end; on an event loop each is awaited."""
         self._member = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._free: list[Any] = []
@@ -81,81 +82,49 @@ class OnceSettings:
     async def new_async_session(self) -> Any:
         return await (self.store.async_session() if self.is_transactional else self.store.async_claims())
 
-    # Sessions
+    # Sessions: on an event loop their calls are awaited
 
-    def take(self) -> Any:
+    def taking(self, new_session: Callable[[], Any]) -> Steps[Any]:
+        """Return a session that is free, or a new one."""
         try:
             return self._free.pop()
         except IndexError:
-            return self.new_session()
-
-    async def take_async(self) -> Any:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return await self.new_async_session()
+            return (yield new_session)
 
     def give(self, session: Any) -> None:
         self._free.append(session)
 
-    def discard(self, session: Any) -> None:
-        """Give up a session that failed, and those that wait."""
-        for old in [session, *self._taken()]:
-            with contextlib.suppress(Exception):
-                old.close()
-
-    async def discard_async(self, session: Any) -> None:
-        for old in [session, *self._taken()]:
-            with contextlib.suppress(Exception):
-                await old.close()
-
-    def _taken(self) -> list[Any]:
+    def discarding(self, *failed: Any) -> Steps[None]:
+        """Close the sessions that failed, and those that wait."""
         with self._lock:
-            sessions, self._free = self._free, []
-        return sessions
+            sessions, self._free = [*failed, *self._free], []
+        for session in sessions:
+            with contextlib.suppress(Exception):
+                yield session.close
 
     # Start and stop
 
     def open(self, *, is_async: bool) -> Any:
         """Check the store before the first record. Raises `ConfigError` for one that cannot be used; one that is away
         is waited for by the runs."""
-        if is_async:
-            return self._open_async()
-        try:
-            self.give(self.take())
-        except ConfigError:
-            raise
-        except Exception as error:
-            self._away(error)
-        return None
-
-    async def _open_async(self) -> None:
-        try:
-            self.give(await self.take_async())
-        except ConfigError:
-            raise
-        except Exception as error:
-            self._away(error)
+        return run_async(self._opening(self.new_async_session)) if is_async else run(self._opening(self.new_session))
 
     def close(self, *, is_async: bool) -> Any:
         """Close what is open. A later start opens it again."""
-        if is_async:
-            return self._close_async()
-        for closer in self.closers:
-            closer()
-        for session in self._taken():
-            with contextlib.suppress(Exception):
-                session.close()
-        self.closers.clear()
-        return None
+        return run_async(self._closing()) if is_async else run(self._closing())
 
-    async def _close_async(self) -> None:
-        for closer in self.async_closers:
-            await closer()
-        for session in self._taken():
-            with contextlib.suppress(Exception):
-                await session.close()
-        self.async_closers.clear()
+    def _opening(self, new_session: Callable[[], Any]) -> Steps[None]:
+        try:
+            self.give((yield from self.taking(new_session)))
+        except ConfigError:
+            raise
+        except Exception as error:
+            self._away(error)
+
+    def _closing(self) -> Steps[None]:
+        yield from self.closers
+        yield from self.discarding()
+        self.closers.clear()
 
     def _away(self, error: Exception) -> None:
         if not isinstance(error, StoreUnavailable) and not self.is_outage(error):

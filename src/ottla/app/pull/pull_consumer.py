@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final, Generic
 
 from ottla.app.delivery.run_decoder import RunDecoder, malformed_part
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.app.member.member_base import MakeMember, MemberOptions
+from ottla.app.member.member_core import MemberCore
 from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
 from ottla.app.pull.pull_plan import pull_plan
 from ottla.app.pull.receive_spans import report_received
 from ottla.clock import SystemClock
-from ottla.config import consumer_settings, settings_beside
+from ottla.config import Settings, consumer_settings, settings_beside
 from ottla.config.arguments import OTHER_METHODS, MissingMethod
 from ottla.config.assignors import with_range
 from ottla.config.defaults import PRIORITY_DEFAULTS
 from ottla.config.priorities import topics_of
 from ottla.config.token_argument import TokenFunction, with_token
-from ottla.config.topic_specs import CreateTopics, declared_topics, warn_of_other_partitions
+from ottla.config.topic_specs import CreateTopics, TopicSpec, declared_topics, warn_of_other_partitions
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import Run, RunResult
@@ -56,9 +58,8 @@ LOOK_S: Final = 0.5
 class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     """A member of a group whose records are taken and settled by its caller. The shells subclass it."""
 
-    _member_type: ClassVar[Callable[..., Any]]
-    _sink_type: ClassVar[Callable[..., Any]]
-    _ensure_topics: ClassVar[Callable[..., Any]]
+    _member_type: ClassVar[MakeMember[MemberCore]]
+    _sink_type: ClassVar[type[DeadLetterProducer]]
     _left_behind: ClassVar[str]
     """Resources of a started consumer that a fork leaves in the parent process."""
 
@@ -97,7 +98,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._drain_s = seconds("Consumer", "drain_s", drain_s)
         self._group = group
         self._decoder = RunDecoder(
-            value=as_serde(value), key=as_serde(key), exceptions=ExceptionTable(), fails_in_order=True
+            value=as_serde(value), key=as_serde(key), exceptions=ExceptionTable(), fails_in_order=True, origins={}
         )
         self._exceptions = ExceptionTable(keeps_errors=retry is not None and retry.has_strategies)
         self._expiry = Expiry.declared(
@@ -145,6 +146,11 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return [name for name in super().__dir__() if name not in OTHER_METHODS["consumer"]]
 
     # Verbs that wait: on an event loop they are to be awaited
+
+    @staticmethod
+    @abstractmethod
+    def _ensure_topics(settings: Settings, declared: Mapping[str, TopicSpec], /) -> Any:
+        """Create the declared topics that are missing."""
 
     @abstractmethod
     def start(self) -> Any:
@@ -220,7 +226,10 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     # Procedures: a shell makes their calls
 
     def _starting(self) -> Steps[None]:
-        self._check_can_start()
+        if self._refusal is not None:
+            raise again(self._refusal)
+        if self._is_closed:
+            raise LifecycleError("the consumer is closed: make a new one")
         if not self._is_started:
             if self._declared_topics:
                 yield self._member.reach
@@ -280,9 +289,17 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._taken(opened, has_malformed, result)
 
     def _closing(self) -> Steps[None]:
-        if self._begin_close():
-            yield self._member.join
-            yield partial(self._sink.close, self._drain_s)
+        if self._is_closed or self._refusal is not None:  # after a fork the parent's is not ours to close
+            return
+        self._is_closed = True
+        if not self._is_started:
+            return
+        self._waiting.clear()
+        for finished in [*self._book.close_all(), *(self._choice.take_all() if self._choice else ())]:
+            self._member.finish(finished)
+        self._member.stop()
+        yield self._member.join
+        yield partial(self._sink.close, self._drain_s)
 
     @abstractmethod
     def _decode(self, run: Run) -> Any:
@@ -296,27 +313,10 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         while record is not None:
             self._current = record
             yield record
-            self._is_done_with_current()
+            current, self._current = self._current, None
+            if current is not None and self._reads is None:  # the loop body did not settle it
+                self._settle(current, None)
             record = None if self._is_closed else self._take_waiting()
-
-    def _check_can_start(self) -> None:
-        if self._refusal is not None:
-            raise again(self._refusal)
-        if self._is_closed:
-            raise LifecycleError("the consumer is closed: make a new one")
-
-    def _begin_close(self) -> bool:
-        """Return whether a running member is to be stopped now; all runs in the caller's hands are given back first."""
-        if self._is_closed or self._refusal is not None:  # after a fork the parent's is not ours to close
-            return False
-        self._is_closed = True
-        if not self._is_started:
-            return False
-        self._waiting.clear()
-        for finished in [*self._book.close_all(), *(self._choice.take_all() if self._choice else ())]:
-            self._member.finish(finished)
-        self._member.stop()
-        return True
 
     def _take_waiting(self) -> Record[V_co] | None:
         """Return the next record of the runs that were taken. Raises the error that ended the member."""
@@ -367,13 +367,6 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         finished = self._book.settle(record, Failure.of_expiry(outcome) if isinstance(outcome, Dead) else None)
         if finished is not None:
             self._member.finish(finished)
-
-    def _is_done_with_current(self) -> None:
-        """Settle the record that the loop body had as done, unless it was settled already: the next one is asked
-        for."""
-        current, self._current = self._current, None
-        if current is not None and self._reads is None:
-            self._settle(current, None)
 
     def _offsets_joining(
         self, records: Iterable[Record[Any]], owner: object

@@ -6,10 +6,10 @@ Whoever handled the lease frees its worker once; after `max_job_s` the worker wa
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Unpack
+from typing import Any, Unpack
 
 from ottla.app.member.member_base import MemberBase, MemberOptions, MemberParts
 from ottla.app.queue.job_run import JobRun
@@ -17,18 +17,26 @@ from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, RejectWithDeadLetter, Release, Verdict, WaitUntil
 from ottla.consumer.model.effects import Notice
 from ottla.consumer.model.failed_writes import Write, WriteDeadLetter
+from ottla.consumer.model.run import Run
 from ottla.failures.dead_letter import Form
 from ottla.queues.core.acknowledgements import Acknowledgement
 from ottla.queues.io.lease_client import LeaseClient
-from ottla.telemetry import log_event
+
+
+class QueueParts(MemberParts):
+    """What the member of a queue is given by its owner."""
+
+    queue: QueueOptions
+    execute: Mapping[str, Callable[[Run], Any]]
+    """The code of the queue's handler."""
 
 
 class JobSettlement(MemberBase):
     """The half of `QueueMember` that carries out verdicts."""
 
-    def __init__(self, options: MemberOptions, *, queue: QueueOptions, **parts: Unpack[MemberParts]) -> None:
-        super().__init__(options, **parts)
-        self.queue = queue
+    def __init__(self, options: MemberOptions, **parts: Unpack[QueueParts]) -> None:
+        super().__init__(options, dead_letters=parts["dead_letters"], on_stop=parts.get("on_stop", lambda: None))
+        self.queue = queue = parts["queue"]
         self._plan = options.plans[0]
         self._policy = QueuePolicy(
             self._plan.failures,
@@ -101,7 +109,3 @@ class JobSettlement(MemberBase):
     def _log(self, notices: Sequence[Notice]) -> None:
         for notice in notices:
             self._notice(notice)
-
-    def _event(self, event: str, level: str, **fields: object) -> None:
-        log_event(event, level, {"group": self.group, **fields})
-        self._watch.noticed(event, fields)

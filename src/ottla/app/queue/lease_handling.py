@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Final, Unpack
 
 from ottla.app.member.handler_workers import WorkerBase
-from ottla.app.member.member_base import MemberOptions, MemberParts
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
-from ottla.app.queue.job_settlement import JobSettlement
+from ottla.app.queue.job_settlement import JobSettlement, QueueParts
 from ottla.app.queue.queue_metrics import QueueMetrics
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Verdict, is_success
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice
@@ -40,8 +39,8 @@ class LeaseHandling(JobSettlement):
 
     _workers: WorkerBase
 
-    def __init__(self, options: MemberOptions, *, queue: QueueOptions, **parts: Unpack[MemberParts]) -> None:
-        super().__init__(options, queue=queue, **parts)
+    def __init__(self, options: MemberOptions, **parts: Unpack[QueueParts]) -> None:
+        super().__init__(options, **parts)
         self._metrics = QueueMetrics(self._watch, self._client, handler=self._plan.name)
         self._dead_worker: str | None = None
         self._last_delivery = self.queue.max_attempts + 1
@@ -66,12 +65,12 @@ class LeaseHandling(JobSettlement):
                 case JobTimedOut(lease):
                     self._timed_out(lease)
                 case AcknowledgementUnknown(_, records, why):
-                    self._event("acknowledgements_unknown", "warning", records=records, error=why)
+                    self._event("acknowledgements_unknown", "warning", {"records": records, "error": why})
                 case RecordsUnreadable(name, why):
-                    self._event("leased_records_unreadable", "error", partition=str(name), error=why)
+                    self._event("leased_records_unreadable", "error", {"partition": str(name), "error": why})
                 case PartitionRefused(name, error):
                     self._problems[str(name)] = f"{name}: its broker does not lease records: {error.name}"
-                    self._event("queue_partition_refused", "error", partition=str(name), error=error.name)
+                    self._event("queue_partition_refused", "error", {"partition": str(name), "error": error.name})
 
     def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
         """Apply the result of a worker. A worker whose job succeeded begins the next queued job in the same step."""
@@ -181,10 +180,12 @@ class LeaseHandling(JobSettlement):
         self._event(
             "lease_lost",
             "warning" if lease.has_worker or lost.was_handled else "info",
-            partition=str(lease.topic_partition),
-            offset=lease.offset,
-            reason=lost.why,
-            is_handled=lost.was_handled,
+            {
+                "partition": str(lease.topic_partition),
+                "offset": lease.offset,
+                "reason": lost.why,
+                "is_handled": lost.was_handled,
+            },
         )
 
     def _timed_out(self, lease: Lease) -> None:
@@ -200,9 +201,7 @@ class LeaseHandling(JobSettlement):
         self._event(
             "job_timed_out",
             "warning",
-            partition=str(lease.topic_partition),
-            offset=lease.offset,
-            after_s=self.queue.max_job_ms / 1_000,
+            {"partition": str(lease.topic_partition), "offset": lease.offset, "after_s": self.queue.max_job_ms / 1_000},
         )
         self._carry_out(run, verdict)
         self._cancel(run)
@@ -213,4 +212,8 @@ class LeaseHandling(JobSettlement):
         if run.lease.has_worker:
             self._client.finished(run.lease, None)
         if run.lease.has_begun:
-            self._event("late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.record.offset)
+            self._event(
+                "late_result_dropped",
+                "warning",
+                {"partition": str(run.topic_partition), "offset": run.record.offset},
+            )

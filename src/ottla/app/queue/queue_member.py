@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any, Final, Unpack
 
 from ottla.app.member.handler_workers import WorkerBase, WorkerParts
-from ottla.app.member.member_base import MemberOptions, MemberParts
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.job_settlement import QueueParts
 from ottla.app.queue.lease_handling import LeaseHandling
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.config.topic_presence import TOPICS_LONGEST_S
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.readiness.health import Health
@@ -47,18 +47,11 @@ _LEAST_WAITING: Final = 16
 class QueueMember(LeaseHandling):
     """See the module."""
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Callable[[Run], Any]],
-        queue: QueueOptions,
-        **parts: Unpack[MemberParts],
-    ) -> None:
-        super().__init__(options, queue=queue, **parts)
+    def __init__(self, options: MemberOptions, **parts: Unpack[QueueParts]) -> None:
+        super().__init__(options, **parts)
         self._has_started = False
         self._has_ended = False
-        self._workers = self._make_workers({name: self._begun(code) for name, code in execute.items()})
+        self._workers = self._make_workers({name: self._begun(code) for name, code in parts["execute"].items()})
         forks.refuses(self)
 
     @abstractmethod
@@ -190,17 +183,7 @@ class QueueMember(LeaseHandling):
         self._last_delivery = max(found.delivery_count_limit, self.queue.max_attempts + 1)
 
     def _worker_parts(self, execute: Mapping[str, Callable[[Run], Any]]) -> WorkerParts:
-        return {
-            "count": self._plan.concurrency,
-            "group": self.group,
-            "execute": execute,
-            "step": self._step,
-            "end": self._end,
-            "make_run": self._run_of,
-            "batches": (),
-            "hooks": self._hooks,
-            "clock": self._clock,
-        }
+        return {**super()._worker_parts(execute), "make_run": self._run_of}
 
     def _ended(self, error: BaseException | None) -> None:
         """Take in that the client has left its group, or cannot go on."""

@@ -9,7 +9,7 @@ import gc
 import importlib
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,16 +17,17 @@ from ottla.app.app import App, declarations_of
 from ottla.app.declaration.group_settings import group_settings
 from ottla.app.declaration.route import Route
 from ottla.app.member.call_checks import check_assigned
-from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.app.member.member_base import MakeMember, MemberOptions
 from ottla.app.member.member_core import MemberCore
 from ottla.app.once.exactly_once_invoker import AnyInvoker, TransactionOptions
 from ottla.app.once.result_settings import ResultOptions
 from ottla.app.runtime.stop_signals import say_what_is_waited_for
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
-from ottla.config.topic_specs import warn_of_other_partitions
-from ottla.consumer.partitions.flow import FlowLimits
+from ottla.config.topic_specs import TopicSpec, warn_of_other_partitions
 from ottla.consumer.readiness.health import Health
 from ottla.current_task import is_being_cancelled
+from ottla.errors import ConfigError
 from ottla.failures.exceptions import described, stack_trace_of
 from ottla.quantities import Span, timeout
 from ottla.records import TopicPartition
@@ -44,7 +45,8 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
         topics=sorted({topic for route in routes for topic in route.subscribed}),
         plans=[route.plan() for route in routes],
         settings=settings,
-        flow=_flow_of(app.flow, routes),
+        # Where no limits were given, a handler of columns has room for the next batch beside its own.
+        flow=app.flow.for_batches(max((route.most_records for route in routes if route.is_columnar), default=0)),
         commits=app.commit,
         drain_s=app.drain_s,
         start_timeout_s=app.start_timeout_s,
@@ -75,70 +77,79 @@ def _results(app: App, group: str, routes: Sequence[Route]) -> ResultOptions | N
 
 
 def _transactions(app: App, group: str, routes: Sequence[Route], isolation_level: str) -> TransactionOptions | None:
-    handlers = [route for route in routes if route.exactly is not None]
+    """Return the transactions of the handlers that have some. Raises `ConfigError` where they cannot share them."""
+    routes = [route for route in routes if route.exactly is not None]
+    handlers = [route.exactly for route in routes if route.exactly is not None]
     if not handlers:
         return None
-    return TransactionOptions.of(
-        [route.exactly for route in handlers if route.exactly is not None],
-        topics=frozenset(topic for route in handlers for topic in route.subscribed),
+    if isolation_level != "read_committed":
+        raise ConfigError(
+            f"{group}: isolation.level: found {isolation_level} with exactly_once=, wanted read_committed: records of "
+            "aborted transactions must not be handled"
+        )
+    if len({(each.declared.instance, each.declared.transaction_timeout_s) for each in handlers}) > 1:
+        names = ", ".join(each.name for each in handlers)
+        raise ConfigError(
+            f"{group}: {names}: the handlers of a group share their transactions: give them the same instance and "
+            "transaction_timeout_s"
+        )
+    return TransactionOptions(
+        handlers=handlers,
+        topics=frozenset(topic for route in routes for topic in route.subscribed),
         group=group,
         bootstrap_servers=app.bootstrap_servers,
         producer_settings=app.producer_settings,
         hooks=app.hooks,
-        isolation_level=isolation_level,
     )
-
-
-def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
-    """Return the limits that were given; where none were, a handler of columns has room for the next batch beside its
-    own."""
-    return flow.for_batches(max((route.most_records for route in routes if route.is_columnar), default=0))
 
 
 class AppRunnerBase(ABC, Generic[M]):
     """A running app. Base of the runners of both shells, which add what waits and calls the clients."""
 
-    _sink_type: ClassVar[Callable[..., Any]]
+    _sink_type: ClassVar[type[DeadLetterProducer]]
     _queue_member: ClassVar[tuple[str, str]]
     """Module and name: only an app with queues needs what leases records."""
-    _ensure_topics: ClassVar[Callable[..., Any]]
-    _ensure_retry_topics: ClassVar[Callable[..., Any]]
 
-    def __init__(self, app: App, *, dead_letters: Any | None = None) -> None:
-        """Create the members. `dead_letters` is replaced by tests that need a sink which refuses."""
+    def __init__(self, app: App) -> None:
+        """Create the members."""
         self._app = app
-        self._has_own_sink = dead_letters is not None
-        self._dead_letters = dead_letters or self._sink_type(app.bootstrap_servers, app.producer_settings)
+        self._dead_letters = self._sink_type(app.bootstrap_servers, app.producer_settings)
         self._is_stop_asked = False
         self._owns_process = False
         """Whether the process belongs to this app, which then handles the signals."""
         self._is_opened = False
         """Whether start hooks may have opened what stop hooks close."""
         self._started: list[M] = []
-        self.members: dict[str, M] = {
-            group: self._member_of(routes)(
-                member_options(app, group, routes),
-                execute=self._executors(routes),
-                dead_letters=self._dead_letters,
-                on_stop=self._wake_up,
-            )
-            for group, routes in declarations_of(app).routes_by_consumer_group().items()
-        }
+        self.members: dict[str, M] = {}
         """By group."""
+        for group, routes in declarations_of(app).routes_by_consumer_group().items():
+            self._add(group, group, routes, self._member_of(routes))
         for route in declarations_of(app).queues:
             module, name = self._queue_member
-            new_member = getattr(importlib.import_module(module), name)
+            make = partial(getattr(importlib.import_module(module), name), queue=route.queue)
             key = route.group if route.group not in self.members else f"{route.group}/{route.name}"
-            self.members[key] = new_member(
-                member_options(app, route.group, [route]),
-                queue=route.queue,
-                execute=self._executors([route]),
-                dead_letters=self._dead_letters,
-                on_stop=self._wake_up,
-            )
+            self._add(key, route.group, [route], make)
+
+    def _add(self, key: str, group: str, routes: Sequence[Route], make: MakeMember[M]) -> None:
+        self.members[key] = make(
+            member_options(self._app, group, routes),
+            execute=self._executors(routes),
+            dead_letters=self._dead_letters,
+            on_stop=self._wake_up,
+        )
+
+    @staticmethod
+    @abstractmethod
+    def _ensure_topics(settings: Settings, declared: Mapping[str, TopicSpec], /) -> Any:
+        """Create the declared topics that are missing. On an event loop this is to be awaited."""
+
+    @staticmethod
+    @abstractmethod
+    def _ensure_retry_topics(settings: Settings, lines: Mapping[str, tuple[str, ...]], wait: TopicWait, /) -> Any:
+        """Create the missing retry topics. On an event loop this is to be awaited."""
 
     @abstractmethod
-    def _member_of(self, routes: Sequence[Route]) -> Callable[..., M]:
+    def _member_of(self, routes: Sequence[Route]) -> MakeMember[M]:
         """Return the class or function that makes the group member of these handlers."""
 
     @abstractmethod
@@ -281,8 +292,8 @@ class AppRunnerBase(ABC, Generic[M]):
     def _writes_to_check(self) -> Iterator[tuple[str, Settings, TopicWait]]:
         """Yield (what, the settings, the topics) of dead letters and results, which must be writable before anything is
         handled."""
-        letters = [] if self._has_own_sink else declarations_of(self._app).dead_letter_topics
-        for what, topics in (("dead letter", letters), ("result", declarations_of(self._app).result_topics)):
+        declared = declarations_of(self._app)
+        for what, topics in (("dead letter", declared.dead_letter_topics), ("result", declared.result_topics)):
             if topics:
                 arguments = dead_letter_arguments(self._app.producer_settings)
                 settings = producer_settings(self._app.bootstrap_servers, **arguments)

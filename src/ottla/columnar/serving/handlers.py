@@ -22,6 +22,7 @@ from ottla.app.delivery.isolate_contextvars import call_isolated
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
     AwaitingAcksOnLoop,
+    ConfirmedOnLoop,
     confirm,
     confirm_async,
     confirming,
@@ -31,7 +32,7 @@ from ottla.app.delivery.pending_sends import (
 from ottla.app.handler.binding import Binding, BindingError, bind
 from ottla.app.handler.handler_context import Context
 from ottla.app.handler.middleware import Middleware, wrap
-from ottla.app.once.exactly_once_invoker import ExactlyOnceSettings, InTransaction, InTransactionOnLoop
+from ottla.app.once.exactly_once_invoker import ExactlyOnceSettings, InTransaction
 from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.columnar.serving.frames import Frame, check_columns, data_of, form_of
@@ -118,7 +119,7 @@ class ColumnInvoker:
 
     async def deliver_async(
         self, run: Run, yield_now: Callable[[], Any]
-    ) -> RunResult | AwaitingAcksOnLoop | InTransactionOnLoop:
+    ) -> RunResult | AwaitingAcksOnLoop | ConfirmedOnLoop:
         """Deliver to an asynchronous handler. As `deliver`."""
         call: RunResult | InTransaction | HandlerCall = self.begin(run)
         sends: RecordSends | None = None
@@ -146,7 +147,7 @@ class ColumnInvoker:
                 return AwaitingAcksOnLoop(waiting.finish_async)
             else:
                 call = waiting.ended(await waiting.failure_async())
-        return _on_loop(call)
+        return ConfirmedOnLoop(call) if isinstance(call, InTransaction) else call
 
     # What it said
 
@@ -404,10 +405,6 @@ def _where(
         return rows, values, keys
     chosen = pa.array(mask)
     return rows.where(mask), values.filter(chosen), None if keys is None else keys.filter(chosen)
-
-
-def _on_loop(result: RunResult | InTransaction) -> RunResult | InTransactionOnLoop:
-    return InTransactionOnLoop(result) if isinstance(result, InTransaction) else result
 
 
 class _Open(NamedTuple):

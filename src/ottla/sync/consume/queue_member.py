@@ -8,10 +8,10 @@ from typing import Unpack
 
 from ottla.app.member.broker_wait import wait_for_broker
 from ottla.app.member.handler_workers import Execute, ThreadWorkers
-from ottla.app.member.member_base import MemberOptions, MemberParts
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.job_settlement import QueueParts
 from ottla.app.queue.queue_member import QueueMember
-from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
 from ottla.queues.core.effects import Effect
 from ottla.stepping import run
@@ -22,16 +22,9 @@ class ThreadedQueueMember(QueueMember):
 
     _wait_for_broker = staticmethod(wait_for_broker)
 
-    def __init__(
-        self,
-        options: MemberOptions,
-        *,
-        execute: Mapping[str, Execute],
-        queue: QueueOptions,
-        **parts: Unpack[MemberParts],
-    ) -> None:
+    def __init__(self, options: MemberOptions, **parts: Unpack[QueueParts]) -> None:
         self._is_stopped = threading.Event()
-        super().__init__(options, execute=execute, queue=queue, **parts)
+        super().__init__(options, **parts)
 
     def _make_workers(self, execute: Mapping[str, Execute]) -> ThreadWorkers:
         return ThreadWorkers(**self._worker_parts(execute))

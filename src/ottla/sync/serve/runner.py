@@ -15,11 +15,11 @@ from typing import Any
 
 from ottla.app.app import App
 from ottla.app.declaration.route import Route
-from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
+from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop, ConfirmedOnLoop
 from ottla.app.member.handler_workers import CLEAN_UP_S
-from ottla.app.member.member_base import FailedWriteSink
+from ottla.app.member.member_base import MakeMember
 from ottla.app.member.threaded_member import ThreadedMember
-from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransactionOnLoop
+from ottla.app.once.exactly_once_invoker import AnyInvoker
 from ottla.app.runtime.app_runner import AppRunnerBase
 from ottla.app.runtime.stop_signals import StopSignals
 from ottla.config import Settings, TopicWait
@@ -36,22 +36,18 @@ from ottla.wire_client.producing.writable_topics import await_writable
 
 
 class AppRunner(AppRunnerBase[ThreadedMember]):
-    """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses, `member` by those that run
-    handlers of records over columns."""
+    """Made by `App.run`."""
 
     _sink_type = ProducerSink
     _queue_member = ("ottla.sync.consume.queue_member", "ThreadedQueueMember")
     _ensure_topics = staticmethod(ensure_topics)
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
-    def __init__(
-        self, app: App, *, dead_letters: FailedWriteSink | None = None, member: type[Any] | None = None
-    ) -> None:
-        self._member = member
+    def __init__(self, app: App) -> None:
         self._loop = _LoopThread()
         # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
         self._wake: SimpleQueue[None] = SimpleQueue()
-        super().__init__(app, dead_letters=dead_letters)
+        super().__init__(app)
 
     def run(self, *, handle_signals: bool) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended a member."""
@@ -84,12 +80,13 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
 
     # Parts
 
-    def _member_of(self, routes: Sequence[Route]) -> type[Any]:
-        """Return a group with handlers of columns fetches columns."""
-        if self._member is not None or not any(route.is_columnar for route in routes):
-            return self._member or GroupMember
+    def _member_of(self, routes: Sequence[Route]) -> MakeMember[ThreadedMember]:
+        if not any(route.is_columnar for route in routes):
+            return GroupMember
         # By name: only who has handlers of columns needs pyarrow.
-        columns: type[Any] = importlib.import_module("ottla.columnar.serving.group_member").ColumnGroupMember
+        columns: MakeMember[ThreadedMember] = importlib.import_module(
+            "ottla.columnar.serving.group_member"
+        ).ColumnGroupMember
         return columns
 
     def _wake_up(self) -> None:
@@ -159,7 +156,7 @@ class _LoopThread:
 class _ConfirmedThere:
     """A run whose acknowledgements are awaited on the handlers' loop."""
 
-    def __init__(self, loop: _LoopThread, run: Run, confirming: AwaitingAcksOnLoop | InTransactionOnLoop) -> None:
+    def __init__(self, loop: _LoopThread, run: Run, confirming: AwaitingAcksOnLoop | ConfirmedOnLoop) -> None:
         self._loop = loop
         self._run = run
         self._confirming = confirming
