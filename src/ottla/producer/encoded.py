@@ -13,6 +13,7 @@ from typing import Any, Final
 from ottla.errors import InputError, SerializationError
 from ottla.producer.size import FIXED_BYTES
 from ottla.records import Header, Headers, topic_problem
+from ottla.showing import shown
 from ottla.topics import text_problem
 
 _MOST_PARTITION: Final = 2**31 - 1
@@ -118,7 +119,8 @@ def _number(topic: str, name: str, given: Any, least: int, most: int, advice: st
     except TypeError:
         number = None
     if number is None or not least <= number <= most:
-        raise InputError(f"{topic}: {name}: found {given!r:.100}, wanted a whole number from {least} ({advice})")
+        bounds = f"from {least}" if number is None or number < least else f"up to {most}"
+        raise InputError(f"{topic}: {name}: found {shown(given, 100)}, wanted a whole number {bounds} ({advice})")
     return number
 
 

@@ -16,6 +16,7 @@ import pytest
 from ottla import AppProducer, AsyncAppProducer, AsyncProducer, BulkOptions, Priorities, Producer, SendOptions
 from ottla.errors import ConfigError, InputError, SerializationError
 from ottla.producer.signature import RareOptions
+from ottla.showing import shown
 from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until, wait_until_async
 
@@ -109,13 +110,23 @@ def test_a_place_or_time_that_is_none_is_refused_at_once(kafka: Kafka, kafka_top
     record = (b"v", None, None, arguments.get("partition"), arguments.get("timestamp_ms"))
     with Producer(kafka.bootstrap_servers) as producer:
         for _ in ("a topic nobody wrote to", "one that is known"):
-            with pytest.raises(InputError, match=re.escape(f"{kafka_topic}: {name}: found {value!r:.100}, wanted")):
+            with pytest.raises(
+                InputError, match=re.escape(f"{kafka_topic}: {name}: found {shown(value, 100)}, wanted")
+            ):
                 producer.send(kafka_topic, b"v", **arguments)
-            with pytest.raises(InputError, match=re.escape(f"{name}: found {value!r:.100}, wanted")):
+            with pytest.raises(InputError, match=re.escape(f"{name}: found {shown(value, 100)}, wanted")):
                 producer.send_many(kafka_topic, [record])
             producer.send(kafka_topic, b"v", partition=0).result(60)
         producer.flush(60)
         assert not len(producer)
+
+
+def test_a_time_or_a_partition_that_is_too_large_is_refused_with_the_bound(kafka: Kafka, kafka_topic: str) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        with pytest.raises(InputError, match="wanted a whole number up to 9223372036854775807"):
+            producer.send(kafka_topic, b"v", timestamp_ms=10**30)
+        with pytest.raises(InputError, match="wanted a whole number up to 2147483647"):
+            producer.send(kafka_topic, b"v", partition=2**31)
 
 
 @NO_PLACES
@@ -126,9 +137,11 @@ async def test_a_place_or_time_that_is_none_is_refused_at_once_on_asyncio(
     record = (b"v", None, None, arguments.get("partition"), arguments.get("timestamp_ms"))
     async with AsyncProducer(kafka.bootstrap_servers) as producer:
         for _ in ("a topic nobody wrote to", "one that is known"):
-            with pytest.raises(InputError, match=re.escape(f"{kafka_topic}: {name}: found {value!r:.100}, wanted")):
+            with pytest.raises(
+                InputError, match=re.escape(f"{kafka_topic}: {name}: found {shown(value, 100)}, wanted")
+            ):
                 producer.send(kafka_topic, b"v", **arguments)
-            with pytest.raises(InputError, match=re.escape(f"{name}: found {value!r:.100}, wanted")):
+            with pytest.raises(InputError, match=re.escape(f"{name}: found {shown(value, 100)}, wanted")):
                 await producer.send_many(kafka_topic, [record])
             await producer.send(kafka_topic, b"v", partition=0)
         await producer.flush(60)
