@@ -141,12 +141,22 @@ class DeliveryError(OttlaError):
         """Failures: an entry per record, of at most 1,000 records. `total` counts all of them."""
         self.total = len(self.undelivered) if total is None else total
         """Number of records that were not delivered."""
-        shown = "; ".join(
-            f"{u.topic}[{'?' if u.partition is None else u.partition}] key={u.key!r}: {u.error}"
-            for u in self.undelivered[:3]
-        )
-        more = f"; and {self.total - 3} more" if self.total > 3 else ""
-        super().__init__(f"{self.total} record(s) not delivered: {shown}{more}")
+        by_error: dict[str, list[UndeliveredRecord]] = {}
+        for each in self.undelivered:
+            by_error.setdefault(each.error, []).append(each)
+        shown = list(by_error.items())[:3]
+        details = [f"{_named(records)}: {error}" for error, records in shown]
+        left = self.total - sum(len(records) for _, records in shown)
+        if details and left > 0:
+            details.append(f"and {left} more")
+        said = f"{self.total} record(s) not delivered"
+        super().__init__(f"{said}: {'; '.join(details)}" if details else said)
+
+
+def _named(records: Sequence[UndeliveredRecord]) -> str:
+    """Return the positions and keys of three records, and how many more there are."""
+    shown = ", ".join(f"{u.topic}[{'?' if u.partition is None else u.partition}] key={u.key!r}" for u in records[:3])
+    return f"{shown} and {len(records) - 3} more" if len(records) > 3 else shown
 
 
 class DeliveryPending(OttlaError, TimeoutError):
