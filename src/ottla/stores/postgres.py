@@ -16,7 +16,7 @@ try:
     from psycopg import AsyncConnection, Connection
     from psycopg.pq import TransactionStatus
 except ImportError as problem:
-    raise ImportError('the PostgreSQL store needs psycopg: pip install "ottla[postgres]"') from problem
+    raise ConfigError("ottla.stores.Postgres needs psycopg: pip install 'ottla[postgres]'") from problem
 
 _AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 

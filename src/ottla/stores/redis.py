@@ -19,7 +19,7 @@ try:
     import redis
     import redis.asyncio
 except ImportError as problem:
-    raise ImportError('the Redis store needs redis: pip install "ottla[redis]"') from problem
+    raise ConfigError("ottla.stores.Redis needs redis: pip install 'ottla[redis]'") from problem
 
 _DONE: Final = "done"
 

@@ -16,7 +16,7 @@ try:
     from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
     from sqlalchemy.exc import TimeoutError as PoolTimeout
 except ImportError as problem:
-    raise ImportError('ottla.stores.Sql needs SQLAlchemy 2: pip install "ottla[sqlalchemy]"') from problem
+    raise ConfigError("ottla.stores.Sql needs SQLAlchemy 2: pip install 'ottla[sqlalchemy]'") from problem
 
 
 class Sql(SqlStore):
