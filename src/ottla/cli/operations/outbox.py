@@ -15,11 +15,10 @@ from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import stopped_by_signals
-from ottla.cli.shared.stores import names_a_store, shown_store, store_of
+from ottla.cli.shared.stores import names_a_store, reaching, shown_store, store_of
 from ottla.cli.shared.visible import visible
 from ottla.config import Settings
-from ottla.errors import InputError, StoreUnavailable
-from ottla.failures.exceptions import described
+from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.outbox import Outbox
@@ -69,7 +68,7 @@ def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: 
     check_reachable(kafka)
     box = _outbox(store)
     if create_tables:
-        with _answering(box):
+        with reaching(box.store):
             box.create_tables()
     with _session(box):
         pass  # the tables are there
@@ -225,19 +224,9 @@ def _outbox(store: str) -> Outbox:
 
 @contextmanager
 def _session(box: Outbox) -> Iterator[OutboxSession]:
-    with _answering(box):
+    with reaching(box.store):
         session = box.session()
         try:
             yield session
         finally:
             session.close()
-
-
-@contextmanager
-def _answering(box: Outbox) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if box.store.is_outage(error):
-            raise StoreUnavailable(f"{box.store!r}: {described(error)}") from error
-        raise

@@ -16,7 +16,7 @@ from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Output, prints, say
-from ottla.cli.shared.stores import names_a_store, shown_store, store_of
+from ottla.cli.shared.stores import names_a_store, reaching, shown_store, store_of
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 
@@ -142,8 +142,10 @@ def _wanted(admin: Admin, topics: tuple[str, ...], to: str) -> Mapping[TopicPart
 @contextmanager
 def _session(store: str) -> Iterator[SqlSession]:
     """Open a session of the store that `--store` names."""
-    session = store_of(store).session()
-    try:
-        yield session
-    finally:
-        session.close()
+    database = store_of(store)
+    with reaching(database):
+        session = database.session()
+        try:
+            yield session
+        finally:
+            session.close()

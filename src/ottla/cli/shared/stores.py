@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.errors import InputError
+from ottla.errors import InputError, StoreUnavailable
+from ottla.failures.exceptions import described
 
 if TYPE_CHECKING:
     from ottla.stores import Postgres, Sqlite
+    from ottla.stores.outbox_sessions import OutboxStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,8 +41,20 @@ def store_of(store: str) -> Postgres | Sqlite:
     from ottla.stores import Sqlite
 
     if not Path(store).is_file():
-        raise InputError(f"--store: found {store!r}, wanted postgresql://host/database or a SQLite file that exists")
+        shown = shown_store(store)
+        raise InputError(f"--store: found {shown!r}, wanted postgresql://host/database or a SQLite file that exists")
     return Sqlite(store)
+
+
+@contextmanager
+def reaching(store: OutboxStore) -> Iterator[None]:
+    """Raise `StoreUnavailable` where the statements inside do not reach the database."""
+    try:
+        yield
+    except Exception as error:
+        if store.is_outage(error):
+            raise StoreUnavailable(f"{store!r}: {described(error)}") from error
+        raise
 
 
 def shown_store(store: str) -> str:
