@@ -23,7 +23,10 @@ def parse_topics(texts: Iterable[str]) -> list[NewTopic]:
     for item in (item.strip() for text in texts for item in text.split(",")):
         match = _FORM.fullmatch(item)
         if match is None:
-            raise StartupError(f"--topics: found {item!r}, wanted NAME[:PARTITIONS[:REPLICAS]], as in orders:3")
+            raise StartupError(
+                f"--topics: found {item!r}, wanted NAME[:PARTITIONS[:REPLICAS]], as in orders:3, with at most 999999 "
+                "partitions, 9999 replicas, and no space in the name"
+            )
         name, partitions, replicas = match.groups()
         wanted.append(
             NewTopic(name=name, partitions=int(partitions or UNSET), replication_factor=int(replicas or UNSET))

@@ -64,6 +64,7 @@ def test_racks_of_another_number_of_brokers_are_refused() -> None:
     [
         ("orders:many", "--topics: found 'orders:many', wanted NAME[:PARTITIONS[:REPLICAS]]"),
         ("orders,", "--topics: found ''"),
+        ("orders:1000000", "with at most 999999 partitions"),
         ("orders:3:3", "--topics: orders cannot be created: Unable to replicate the partition 3 time(s)"),
         ("or/ders", "--topics: or/ders cannot be created"),
         ("orders:0", "--topics: orders cannot be created"),
