@@ -46,11 +46,16 @@ class BrokerWait:
         if problem is None:
             return
         left_s = self.until_s - now_s
-        if left_s <= 0 or gives_up:
+        if left_s <= 0:
             raise BrokerUnavailable(
                 f"no Kafka broker answered at {self._servers} within {self._timeout_s:g} s ({problem}); check "
                 "bootstrap.servers and that the broker runs; a broker that takes longer to start needs a longer "
                 "start_timeout_s"
+            )
+        if gives_up:
+            raise BrokerUnavailable(
+                f"no Kafka broker had answered at {self._servers} when the wait for it was stopped ({problem}); check "
+                "bootstrap.servers and that the broker runs"
             )
         if self._is_logged:
             raise NotYet(problem)
