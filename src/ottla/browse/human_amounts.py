@@ -13,11 +13,11 @@ from ottla.errors import ConfigError, InputError
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
-def milliseconds(text: str) -> int:
+def milliseconds(option: str, text: str) -> int:
     """Return the value of an option that is a duration, as `1.5h`, in milliseconds. A number alone is seconds."""
     found = parse_duration_ms(f"{text} s" if _NUMBER.fullmatch(text.strip()) else text)
     if found is None:
-        raise InputError(f"found {text!r}, wanted a time as {DURATIONS}")
+        raise InputError(f"{option}: found {text!r}, wanted a time as {DURATIONS}")
     return found
 
 

@@ -100,7 +100,7 @@ def test_the_parts_of_the_option_are_those_of_the_facts() -> None:
         (["set", "all", "message.max.bytes=many", "--yes"], "message.max.bytes"),
         (["set", "all", "message.max.bytes=1"], "There is no terminal to ask at"),
         (["settings", "77"], "broker 77 is not in the cluster's metadata"),
-        (["transactions", "--open-for", "long"], "found 'long', wanted a time as 90s, 15m, 1.5h or 7d"),
+        (["transactions", "--open-for", "long"], "--open-for: found 'long', wanted a time as 90s, 15m, 1.5h or 7d"),
         (["elect", "missing"], "missing: the cluster has no such topic"),
         (["show", "-b", "127.0.0.1:1"], "no Kafka broker answered at 127.0.0.1:1"),
     ],

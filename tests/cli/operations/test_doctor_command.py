@@ -154,7 +154,7 @@ def test_a_check_is_explained_without_a_cluster(ottla: Run) -> None:
     [
         (["--only", "REP99"], "REP99: no check has this id, wanted one of REP01, REP02"),
         (["--explain", "REP99"], "REP99: no check has this id"),
-        (["--every", "often"], "found 'often', wanted a time as 90s"),
+        (["--every", "often"], "--every: found 'often', wanted a time as 90s"),
         (["--facts", "missing.json"], "missing.json: No such file or directory"),
         (["--facts", "wrong.json"], "wrong.json: found the schema 'other', wanted 'ottla.facts/1'"),
         (["--baseline", "wrong.json"], "wrong.json: found the schema 'other', wanted 'ottla.doctor.baseline/1'"),

@@ -65,6 +65,12 @@ def test_a_service_is_run_at_an_address(option: str, monkeypatch: pytest.MonkeyP
     assert "there is no module 'no_such_module'" in ended.stderr
 
 
+@pytest.mark.parametrize("path", ["shop/service.py", "./shop/service.py", "shop/service"])
+def test_the_path_of_a_file_in_place_of_a_module_is_named(path: str) -> None:
+    ended = CliRunner().invoke(main, ["run", f"{path}:app"])
+    assert f"{path}:app: found the path of a file, wanted the name of its module: shop.service:app" in ended.stderr
+
+
 def test_a_pipeline_is_described_by_its_own_command() -> None:
     told = CliRunner().invoke(main, ["pipeline", "describe", "--help"]).stdout
     assert "Show the definition of a pipeline" in told

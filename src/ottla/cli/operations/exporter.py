@@ -99,10 +99,10 @@ def exporter(
         skipped_checks=skipped,
         baseline=None if baseline is None else load_baseline(read_bounded(baseline), source=str(baseline)),
     )
-    every_s = milliseconds(every) / 1000
+    every_s = milliseconds("--every", every) / 1000
     if every_s < 1:
         raise ConfigError(f"--every: found {every}, wanted 1s or more")
-    doctor_every_s = milliseconds(doctor_every) / 1000
+    doctor_every_s = milliseconds("--doctor-every", doctor_every) / 1000
     limit_ms = round(timeout_s() * 1000)
     wire = connection_settings(dict(kafka), api_timeout_ms=limit_ms, request_timeout_ms=limit_ms)
     with Admin(settings=dict(kafka), timeout_s=timeout_s()) as admin:

@@ -18,6 +18,9 @@ def import_target(target: str, *, wanted: str, example: str) -> tuple[ModuleType
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or not attribute:
         raise ConfigError(f"expected {wanted}, as in `{example}`, got {target!r}")
+    if module_name.endswith(".py") or "/" in module_name:
+        module = ".".join(part for part in module_name.removesuffix(".py").split("/") if part not in ("", "."))
+        raise ConfigError(f"{target}: found the path of a file, wanted the name of its module: {module}:{attribute}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

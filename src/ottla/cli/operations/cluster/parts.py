@@ -108,7 +108,7 @@ def transactions(kafka: Settings, out: Output, open_for: str) -> None:
     """
     from ottla.admin import Part
 
-    least_ms = milliseconds(open_for)
+    least_ms = milliseconds("--open-for", open_for)
     with open_admin(kafka) as admin:
         found = admin.facts({Part.TRANSACTIONS})
     items: list[dict[str, Any]] = [

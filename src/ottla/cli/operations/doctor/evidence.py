@@ -77,7 +77,7 @@ def facts_of_cluster(
     from ottla.admin import Part
     from ottla.admin.doctor import chosen
 
-    pause_ms = milliseconds(every)
+    pause_ms = milliseconds("--every", every)
     parts = set[Any]().union(
         *(check.reads for check in chosen(only, skip).values() if app is not None or not check.needs_app)
     )

@@ -125,7 +125,7 @@ def run(
             file,
             options,
             may_be_unthrottled=no_throttle,
-            sample_s=milliseconds(sample) / 1000 if options.throttle is not None else 0.0,
+            sample_s=milliseconds("--sample", sample) / 1000 if options.throttle is not None else 0.0,
             agree=consent.agree,
             found=planned.extend,
         )

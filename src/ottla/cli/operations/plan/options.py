@@ -80,7 +80,7 @@ class PlanOptions:
         from ottla.admin.facts.rates import rates_between
         from ottla.admin.placement.modelling import model_of
 
-        seen = _loaded(self.facts) if self.facts else _read(kafka, milliseconds(self.sample) / 1000)
+        seen = _loaded(self.facts) if self.facts else _read(kafka, milliseconds("--sample", self.sample) / 1000)
         return model_of(
             seen[-1],
             rates=rates_between(seen[0], seen[-1]) if len(seen) > 1 else None,

@@ -72,7 +72,7 @@ def _change(file: Path, rate: str, sample: str, kafka: Settings, out: Output, co
     wanted = bytes_of("SIZE", rate)
     settings = rates_of_run(file, rate)
     with open_admin(kafka) as admin:
-        sample_s = milliseconds(sample) / 1000
+        sample_s = milliseconds("--sample", sample) / 1000
         moves = moves_of_file(admin, file, RunOptions(), is_run=False, warn=warn, sample_s=sample_s, wait=wait)
         check_rate(wanted, moves)
         brokers = sorted({int(each.resource) for each in settings})

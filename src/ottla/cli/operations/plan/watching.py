@@ -137,9 +137,9 @@ def watch(
     if execute:
         refuse_if_read_only("ottla plan watch without --execute is allowed")
     limits = WatchLimits(
-        before_s=milliseconds(before or disk_full_within) / 1000,
+        before_s=milliseconds("--disk-full-within", before or disk_full_within) / 1000,
         skew=skew,
-        skewed_for_s=0.0 if once else milliseconds(skew_for) / 1000,
+        skewed_for_s=0.0 if once else milliseconds("--skew-for", skew_for) / 1000,
         max_fill=max_fill,
     )
     options = RunOptions(
@@ -148,7 +148,7 @@ def watch(
         dirs_are_disks=dirs_are_disks,
         poll_s=poll_s,
     )
-    interval_s = milliseconds(every) / 1000
+    interval_s = milliseconds("--every", every) / 1000
     never = nullcontext(lambda seconds: False)
     with never if once else held_back() as is_terminated, open_admin(kafka) as admin:
         watching = Watching(
