@@ -51,7 +51,7 @@ def cancel(console: ConsoleState, query: Query) -> dict[str, Any]:
     return {
         "schema": "ottla.console.moves-cancelled/1",
         "cancelled": [str(place) for place in chosen if place not in refused],
-        "refused": [f"{place}: {error}" for place, error in refused.items()],
+        "refused": [str(error) for error in refused.values()],
         "over": [str(place) for place in places if place not in moving],
     }
 

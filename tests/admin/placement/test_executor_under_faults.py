@@ -145,7 +145,7 @@ def test_a_cancel_that_would_leave_nobody_in_sync_is_shown_as_refused_and_the_mo
         with Journal(path) as book:
             outcome = Executor(admin.carry_out, planned, book, options(patience_s=1)).cancel()
         assert len(outcome.refused) == 1, outcome
-        assert outcome.refused[0].startswith("grows-0: cannot be cancelled: ")
+        assert outcome.refused[0].startswith("grows-0: cannot be cancelled: replicas: ")
         for broker in (1, 4):
             cluster.start_broker(broker)
         wait_until(lambda: not any(broker.is_fenced for broker in admin.facts((Part.TOPICS,)).brokers), 60)

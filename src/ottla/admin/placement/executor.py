@@ -115,7 +115,8 @@ class Executor:
         under_way = sorted(place for place in ours if place in self._under_way())
         if under_way:
             refused = self._cancel(under_way)
-            self._refused |= {place: f"cannot be cancelled: {error}" for place, error in refused.items()}
+            for place, error in refused.items():
+                self._refused[place] = f"cannot be cancelled: {_without_place(error, place)}"
         waiting = set(under_way) - set(self._refused)
         until = self._now() + self._options.patience_s
         while waiting & self._under_way() and self._now() < until:
@@ -172,7 +173,7 @@ class Executor:
         if decision.cancel:
             ended = {move.place for move in decision.cancel}
             self._given_up_for |= {each.move.place: each.why for each in decision.statuses if each.move.place in ended}
-            self._refused |= {place: str(error) for place, error in self._cancel(ended).items()}
+            self._refused |= {place: _without_place(error, place) for place, error in self._cancel(ended).items()}
         self._put_in_order(decision)
         if decision.submit:
             targets = [
@@ -213,7 +214,7 @@ class Executor:
     def _note(self, refused: asks.Refused) -> None:
         for place, error in refused.items():
             if not isinstance(error, RetriableError):
-                self._refused[place] = str(error)
+                self._refused[place] = _without_place(error, place)
 
     def _hopeless(self) -> frozenset[tuple[str, int]]:
         """Return what a broker refused for good, and elections that were held and held again."""
@@ -321,6 +322,11 @@ class Executor:
 
     def _carry(self, asking: AdminOperation[T]) -> T:
         return self._ask(asking)  # type: ignore[return-value]  # see __init__
+
+
+def _without_place(error: OttlaError, place: TopicPartition) -> str:
+    """Return why a broker refused a move. Outcomes name its partition beside it."""
+    return str(error).replace(f" of {place}: ", ": ", 1)
 
 
 def _of(settings: Iterable[ThrottleSetting], failed: Collection[str]) -> list[ThrottleSetting]:
