@@ -11,7 +11,7 @@ from ottla.errors import InputError, OttlaError
 class PartlyDone(OttlaError):
     """Decide about the listed ones: of several changes some were made and some were not.
 
-    `done` are the names of those that were made; `failed` has the error of each other one.
+    `done` are the names of those that were made, none if all failed; `failed` has the error of each other one.
     """
 
     def __init__(self, what: str, *, done: Sequence[str], failed: Mapping[str, OttlaError]) -> None:
@@ -32,7 +32,7 @@ class GroupInUse(InputError):
 
 
 def raise_failed(what: str, *, names: Sequence[str], failed: Mapping[str, OttlaError]) -> None:
-    """Raise what failed: its own error if nothing was done, `PartlyDone` if some of it was."""
+    """Raise what failed: the error of the only one of which nothing was done, else `PartlyDone`, which names all."""
     if not failed:
         return
     done = [name for name in names if name not in failed]

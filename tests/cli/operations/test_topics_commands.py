@@ -101,6 +101,14 @@ def test_what_is_created_has_its_settings_and_what_exists_stays(ottla: Run, admi
     assert new == {"topic": f"{name}-b", "result": "created", "partitions": 5, "replicas": 1, "differs": None}
 
 
+def test_topics_that_are_all_refused_are_not_begun(ottla: Run, admin: Admin, name: str) -> None:
+    refused = ottla("topics", "create", f"{name}-a", f"{name}-b", "-r", "9")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"{name}-a" in refused.stderr
+    assert f"{name}-b" in refused.stderr
+    assert not {each.name for each in admin.list_topics() if each.name.startswith(name)}
+
+
 def test_settings_are_shown_before_they_change(ottla: Run, admin: Admin, topic: str) -> None:
     arguments = ("topics", "set", topic, "retention.ms=1h", "cleanup.policy=delete", "--format", "json")
     (dry,) = document(ottla(*arguments, "--dry-run"), "ottla.topics.set/1")["items"][:1]

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOMETHING_FAILED = 1
+NOT_BEGUN = 2
 
 _UNCONFIRMED: Final = (RetriableError, DeliveryError, DeliveryPending)
 
 
 @contextlib.contextmanager
 def changing() -> Iterator[None]:
-    """Run the change inside the block. What is refused as a whole changed nothing, and ends with 2.
+    """Run the change inside the block. What is refused as a whole changed nothing, and ends with 2, also where that is
+    several refusals.
 
     A change of which a part was made ends with 1, and so does one that a broker did not live to confirm.
     """
@@ -35,7 +37,7 @@ def changing() -> Iterator[None]:
             say(f"done: {visible(name)}")
         for failure in {str(each): each for each in error.failed.values()}.values():
             complain(failure)
-        fail()
+        raise click.exceptions.Exit(NOT_BEGUN if _is_refused(error) else SOMETHING_FAILED) from None
     except _UNCONFIRMED as error:
         complain(error)
         fail()
@@ -45,20 +47,25 @@ def changing() -> Iterator[None]:
 def restorable(*undo_files: Path) -> Iterator[None]:
     """Run a change of groups whose committed offsets are in these files. Prints how to restore them, unless the cluster
     refused the whole change."""
-    from ottla.admin.errors import PartlyDone
-
     is_refused = False
     try:
         yield
     except OttlaError as error:
-        errors = error.failed.values() if isinstance(error, PartlyDone) else (error,)
-        is_unconfirmed = any(isinstance(each, _UNCONFIRMED) for each in errors)
-        is_refused = not is_unconfirmed and not (isinstance(error, PartlyDone) and error.done)
+        is_refused = _is_refused(error)
         raise
     finally:
         for path in undo_files:
             if path.exists() and not is_refused:
                 say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")
+
+
+def _is_refused(error: OttlaError) -> bool:
+    """Return whether a change was refused as a whole: no part of it was made, or may have been."""
+    from ottla.admin.errors import PartlyDone
+
+    if isinstance(error, PartlyDone):
+        return not error.done and not any(isinstance(each, _UNCONFIRMED) for each in error.failed.values())
+    return not isinstance(error, _UNCONFIRMED)
 
 
 def complain(error: OttlaError) -> None:
