@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from datetime import timedelta
-from typing import Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from ottla.errors import ConfigError
 from ottla.showing import shown
@@ -65,6 +65,13 @@ def seconds_of(span: Span) -> float:
 def milliseconds_of(span: Span) -> int:
     """Return the same in whole milliseconds."""
     return round(seconds_of(span) * 1_000)
+
+
+def check_kinds(place: str, **given: tuple[object, type[Any]]) -> None:
+    """Raise `ConfigError` for an argument, given with its type, that is neither None nor of that type."""
+    for name, (value, kind) in given.items():
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ConfigError(f"{place}: {name} must be of type {kind.__name__}, got {shown(value)}")
 
 
 def count(

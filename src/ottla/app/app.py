@@ -52,7 +52,7 @@ from ottla.failures.exceptions import described, exception_entries
 from ottla.failures.outcomes import Outcome
 from ottla.failures.retry import RetryPolicy
 from ottla.producer.later import checked_schedule
-from ottla.quantities import Span, optional_seconds, seconds, seconds_of
+from ottla.quantities import Span, check_kinds, optional_seconds, seconds, seconds_of
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.showing import shown
 from ottla.telemetry import Hooks
@@ -117,13 +117,7 @@ class App(DeclaresQueues, DeclaresTasks, DeclaresBackground, DeclaresEvents):
             raise ConfigError(f"App: group: {problem}")
         if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
             raise ConfigError(f"App: dead_letter_topic: {problem}")
-        for name, value, kind in (
-            ("retry", retry, RetryPolicy),
-            ("budget", budget, DeadLetterBudget),
-            ("flow", flow, FlowLimits),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise ConfigError(f"App: {name} must be of type {kind.__name__}, got {shown(value)}")
+        check_kinds("App", retry=(retry, RetryPolicy), budget=(budget, DeadLetterBudget), flow=(flow, FlowLimits))
         declared_topics(create_topics, used=())
         self.group = group
         self.bootstrap_servers = bootstrap_servers

@@ -44,7 +44,7 @@ from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
-from ottla.quantities import Span
+from ottla.quantities import Span, check_kinds
 from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
 from ottla.showing import shown
@@ -128,17 +128,16 @@ class Route:
             raise ConfigError(f"{self.name}: group: found {shown(self.group)}, wanted text")
         if (problem := text_problem(self.group)) is not None:
             raise ConfigError(f"{self.name}: group: {problem}")
-        for option, value, kind in (
-            ("concurrency", self.concurrency, int),
-            ("max_batch" if self.is_batch else "max_records_per_turn", self.max_records_per_turn, int),
-            ("linger_ms", self.linger_ms, int),
-            ("retry", self.retry, RetryPolicy),
-            ("retry_topics", self.retry_topics, RetryTopics),
-            ("budget", self.budget, DeadLetterBudget),
-            ("max_rate", self.max_rate, Rate),
-        ):
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ConfigError(f"{self.name}: {option} must be of type {kind.__name__}, got {shown(value)}")
+        check_kinds(
+            self.name,
+            concurrency=(self.concurrency, int),
+            **{"max_batch" if self.is_batch else "max_records_per_turn": (self.max_records_per_turn, int)},
+            linger_ms=(self.linger_ms, int),
+            retry=(self.retry, RetryPolicy),
+            retry_topics=(self.retry_topics, RetryTopics),
+            budget=(self.budget, DeadLetterBudget),
+            max_rate=(self.max_rate, Rate),
+        )
         if self.dead_letter_topic in self.topics:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "

@@ -42,11 +42,10 @@ from ottla.failures.expiry import Expiry
 from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.processes import forks
-from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of, timeout
+from ottla.quantities import Span, check_kinds, count, optional_seconds, seconds, seconds_of, timeout
 from ottla.raising import again
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.serdes import as_serde
-from ottla.showing import shown
 from ottla.stepping import Steps
 from ottla.telemetry import Hooks
 from ottla.typevars import V_co
@@ -88,9 +87,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        for name, given, kind in (("retry", retry, RetryPolicy), ("flow", flow, FlowLimits)):
-            if given is not None and not isinstance(given, kind):
-                raise ConfigError(f"Consumer: {name} must be of type {kind.__name__}, got {shown(given)}")
+        check_kinds("Consumer", retry=(retry, RetryPolicy), flow=(flow, FlowLimits))
         unready_after_ms(unready_after_s, "Consumer")
         settings = with_token(type(self).__name__, settings, token)
         self._has_dead_letters = dead_letter_topic is not None

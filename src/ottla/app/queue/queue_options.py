@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from ottla.errors import ConfigError
 from ottla.failures.retry import RetryPolicy
-from ottla.quantities import Span, count, milliseconds_of, seconds
+from ottla.quantities import Span, check_kinds, count, milliseconds_of, seconds
 from ottla.showing import shown
 from ottla_wire.facts import fact
 
@@ -37,8 +37,7 @@ def queue_options(
     seconds(name, "max_job_s", max_job_s, least=1.0)
     if retry is not None and max_attempts is not None:
         raise ConfigError(f"{name}: max_attempts= and retry= both say when a job is given up; leave one of them out")
-    if retry is not None and not isinstance(retry, RetryPolicy):
-        raise ConfigError(f"{name}: retry must be of type RetryPolicy, got {shown(retry)}")
+    check_kinds(name, retry=(retry, RetryPolicy))
     if max_attempts is not None:
         count(name, "max_attempts", max_attempts)
     policy = retry or RetryPolicy(max_attempts=max_attempts or DEFAULT_ATTEMPTS)
