@@ -67,7 +67,7 @@ class Transactional(Protocol):
         """Send all outputs, grouped by run."""
 
     def send(self, output: Any) -> Any:
-        """Send one output. Returns its delivery."""
+        """Send one output. Returns its delivery, and waits for nothing."""
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
         """Commit these offsets with the transaction. Raises `RetriableError` if another member owns a partition."""
@@ -161,7 +161,7 @@ class Committing:
         try:
             yield client.begin
             if is_careful:
-                yield from self._send_watched(works, client, sent)
+                self._send_watched(works, client, sent)
             else:
                 yield partial(client.send_all, [work.outputs for work in works])
             positions: dict[TopicPartition, int] = {}
@@ -182,11 +182,11 @@ class Committing:
 
     def _send_watched(
         self, works: Sequence[TransactionPart], client: Transactional, sent: list[tuple[TransactionPart, int, Any]]
-    ) -> Steps[None]:
+    ) -> None:
         for work in works:
             for at, output in enumerate(work.outputs):
                 try:
-                    delivery = yield partial(client.send, output)
+                    delivery = client.send(output)
                 except (RetriableError, FencedError, LifecycleError, ConfigError):
                     raise
                 except Exception as error:

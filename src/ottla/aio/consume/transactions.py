@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Unpack
+from typing import Unpack
 
 from ottla.aio.produce.producer import AsyncProducer
 from ottla.app.member.member_commits import END_S, CommitParts
 from ottla.app.member.member_transactions import Join, MemberTransactions, TransactionalClient
 from ottla.app.once.exactly_once_invoker import TransactionOptions
-from ottla.once.outputs import OutputRecord
 from ottla.once.transaction_parts import TransactionPart
 from ottla.stepping import run_async
 
@@ -23,9 +22,6 @@ class _Client(TransactionalClient):
     producer_type = AsyncProducer
     run = staticmethod(run_async)
     _is_over: asyncio.Event
-
-    async def send(self, output: OutputRecord) -> Any:
-        return self._sent(output)
 
     async def pause(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -30,6 +30,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, Unpack
 
@@ -145,7 +146,10 @@ class MemberCore(MemberBase):
             options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
         )
         self._starts = StoredOffsets(
-            options.stores, group=options.group, found=self._on_starts, epoch_of=self._session.epoch_of
+            options.stores,
+            group=options.group,
+            found=partial(self._from_another_thread, self._step),
+            epoch_of=self._session.epoch_of,
         )
         forks.refuses(self)
 
@@ -402,10 +406,6 @@ class MemberCore(MemberBase):
         for topic in missing:
             self._missing.gone(topic)
         self._step(seen)
-
-    def _on_starts(self, found: events.StartsFound) -> None:
-        """Take the offsets of claimed partitions. In the thread that claims."""
-        self._from_another_thread(self._step, found)
 
     def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
         """Make a call that steps the session. On an event loop it is made there."""

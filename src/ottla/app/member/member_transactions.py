@@ -116,9 +116,12 @@ class TransactionalClient(ABC):
         self._producer: TransactionalProducer | None = None
         self._transaction: TransactionInProgress | None = None
 
-    @abstractmethod
     def send(self, output: OutputRecord) -> Any:
-        """Send one record. Returns its delivery."""
+        """Send one record. Returns its delivery, and waits for nothing."""
+        value, key, headers, partition, timestamp_ms = output.record
+        return self._started().send(
+            output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
 
     @abstractmethod
     def pause(self, seconds: float) -> Any:
@@ -178,13 +181,6 @@ class TransactionalClient(ABC):
     def _sending(self, groups: Sequence[Sequence[OutputRecord]]) -> Steps[None]:
         for topic, records in by_topic(groups).items():
             yield partial(self._started().send_many, topic, records)
-
-    def _sent(self, output: OutputRecord) -> Any:
-        """Return the delivery of one record."""
-        value, key, headers, partition, timestamp_ms = output.record
-        return self._started().send(
-            output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
 
     def _aborting(self) -> Steps[None]:
         producer = self._producer

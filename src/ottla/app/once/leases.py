@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
+
+from ottla.stepping import Steps, run, run_async
 
 
 class ClaimLease:
@@ -60,14 +63,46 @@ class ClaimLease:
         on_lost(self.ids)
 
 
-class ClaimLeases:
-    """Renews from a thread that starts with the first claim."""
+class _Leases:
+    """The claims that are held. `connect` opens a session of the store."""
 
     def __init__(self, connect: Callable[[], Any], consumer: str, lease_ms: int) -> None:
         self._connect = connect
         self._consumer = consumer
         self._lease_ms = lease_ms
         self._held: dict[ClaimLease, None] = {}
+
+    def release(self, lease: ClaimLease) -> None:
+        self._held.pop(lease, None)
+
+    def _renewing(self, pause: Callable[[float], Any]) -> Steps[None]:
+        """Renew all claims again and again, while `pause` returns True."""
+        session: Any = None
+        try:
+            while (yield partial(pause, self._lease_ms / 3_000)):
+                for lease in list(self._held):
+                    kept: int | None = None
+                    asked_s = monotonic()
+                    try:
+                        session = session or (yield self._connect)
+                        renew = partial(session.renew, self._consumer, lease.ids)
+                        kept = yield partial(renew, owner=lease.owner, lease_ms=self._lease_ms)
+                    except Exception:  # the store is away: the runs will say so
+                        with contextlib.suppress(Exception):
+                            yield session.close
+                        session = None
+                    if lease in self._held:  # else its handler has returned, and its claims are no more
+                        lease.asked(kept, asked_s)
+        finally:
+            if session is not None:
+                yield session.close
+
+
+class ClaimLeases(_Leases):
+    """Renews from a thread that starts with the first claim."""
+
+    def __init__(self, connect: Callable[[], Any], consumer: str, lease_ms: int) -> None:
+        super().__init__(connect, consumer, lease_ms)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -78,11 +113,10 @@ class ClaimLeases:
             with self._lock:
                 if self._thread is None:
                     self._stop = threading.Event()
-                    self._thread = threading.Thread(target=self._renew, name="ottla-inbox-leases", daemon=True)
+                    self._thread = threading.Thread(
+                        target=self._renew, args=(self._stop,), name="ottla-inbox-leases", daemon=True
+                    )
                     self._thread.start()
-
-    def release(self, lease: ClaimLease) -> None:
-        self._held.pop(lease, None)
 
     def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -90,42 +124,20 @@ class ClaimLeases:
             self._stop.set()
             thread.join(5.0)
 
-    def _renew(self) -> None:
-        session: Any = None
-        while not self._stop.wait(self._lease_ms / 3_000):
-            for lease in list(self._held):
-                kept: int | None = None
-                asked_s = monotonic()
-                try:
-                    session = session or self._connect()
-                    kept = session.renew(self._consumer, lease.ids, owner=lease.owner, lease_ms=self._lease_ms)
-                except Exception:  # the store is away: the runs will say so
-                    with contextlib.suppress(Exception):
-                        session.close()
-                    session = None
-                if lease in self._held:  # else its handler has returned, and its claims are no more
-                    lease.asked(kept, asked_s)
-        if session is not None:
-            session.close()
+    def _renew(self, stop: threading.Event) -> None:
+        run(self._renewing(lambda seconds: not stop.wait(seconds)))
 
 
-class AsyncLeases:
+class AsyncLeases(_Leases):
     """Renews from a task that starts with the first claim."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Any]], consumer: str, lease_ms: int) -> None:
-        self._connect = connect
-        self._consumer = consumer
-        self._lease_ms = lease_ms
-        self._held: dict[ClaimLease, None] = {}
-        self._task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | None = None
 
     def hold(self, lease: ClaimLease) -> None:
         self._held[lease] = None
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-inbox-leases")
-
-    def release(self, lease: ClaimLease) -> None:
-        self._held.pop(lease, None)
+            renewing = run_async(self._renewing(partial(asyncio.sleep, result=True)))
+            self._task = asyncio.get_running_loop().create_task(renewing, name="ottla-inbox-leases")
 
     async def close(self) -> None:
         task, self._task = self._task, None
@@ -133,26 +145,3 @@ class AsyncLeases:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-    async def _renew(self) -> None:
-        session: Any = None
-        try:
-            while True:
-                await asyncio.sleep(self._lease_ms / 3_000)
-                for lease in list(self._held):
-                    kept: int | None = None
-                    asked_s = monotonic()
-                    try:
-                        session = session or await self._connect()
-                        kept = await session.renew(
-                            self._consumer, lease.ids, owner=lease.owner, lease_ms=self._lease_ms
-                        )
-                    except Exception:  # the store is away: the runs will say so
-                        with contextlib.suppress(Exception):
-                            await session.close()
-                        session = None
-                    if lease in self._held:
-                        lease.asked(kept, asked_s)
-        finally:
-            if session is not None:
-                await session.close()

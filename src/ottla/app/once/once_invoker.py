@@ -256,7 +256,7 @@ class OnceInvoker:
                 work.owner,
                 lease_s=self._settings.lease_ms / 1_000,
                 claimed_s=work.claimed_s,
-                on_lost=self._lease_lost,
+                on_lost=lambda ids: self._event_of("inbox_lease_lost", "warning", {"messages": len(ids)}),
             )
         transaction = work.session.transaction if self._settings.is_transactional else None
         owns = None if lease is None else lease.is_held
@@ -307,9 +307,6 @@ class OnceInvoker:
         if event == "run_fenced":
             name, _, partition = str(fields["partition"]).rpartition("-")
             self._settings.on_fenced(TopicPartition(name, int(partition)))
-
-    def _lease_lost(self, ids: Sequence[str]) -> None:
-        self._event_of("inbox_lease_lost", "warning", {"messages": len(ids)})
 
     def _event_of(self, event: str, level: str, fields: Mapping[str, object]) -> None:
         log_event(event, level, {"group": self._settings.group, "handler": self.name, **fields})

@@ -36,9 +36,6 @@ class _Client(TransactionalClient):
     _producer: Producer[Any, Any] | None
     _is_over: threading.Event
 
-    def send(self, output: OutputRecord) -> Any:
-        return self._sent(output)
-
     def _sending(self, groups: Sequence[Sequence[OutputRecord]]) -> Steps[None]:
         producer = self._producer
         assert producer is not None, "nothing is sent before `begin`"
