@@ -84,7 +84,7 @@ class Session:
         epoch_offset_ms: int = 0,
         unready_after_ms: int = round(DEFAULT_UNREADY_AFTER_S * 1_000),
     ) -> None:
-        self._plans = plans_by_topic(list(plans))
+        self._plans = plans_by_topic(plans)
         self._routes = {plan.name: RouteState(plan, now_ms) for plan in plans}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())

@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack
 
 from ottla.app import App
 from ottla.app.app import declarations_of
-from ottla.app.background.app_producers import AsyncAppProducer
+from ottla.app.background.app_producers import AppProducerArguments, AsyncAppProducer
 from ottla.clock import ManualClock
 from ottla.config.priorities import with_priority
 from ottla.errors import LifecycleError
@@ -74,7 +74,7 @@ class Captured:
     name = "Producer"
     """The class that an error of its arguments names."""
 
-    def __init__(self, sent: list[Record[Any]], options: dict[str, Any], clock: ManualClock) -> None:
+    def __init__(self, sent: list[Record[Any]], options: AppProducerArguments, clock: ManualClock) -> None:
         self._sent = sent
         self._serializer = Serializer(key=options.get("key"), value=options.get("value"))
         self._clock = clock

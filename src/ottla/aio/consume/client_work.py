@@ -38,7 +38,8 @@ class ClientWork(ClientCommands):
         super().__init__(**parts)
         self._commits: set[asyncio.Task[KafkaError | None]] = set()
         self._lookups: set[asyncio.Task[None]] = set()
-        self._last: list[Mapping[TopicPartition, tuple[int, str]]] = []
+        self.last: list[Mapping[TopicPartition, tuple[int, str]]] = []
+        """What `commit_last` is to commit."""
 
     def do(self, effect: Effect) -> None:
         """Carry an effect out, or begin to."""
@@ -71,14 +72,10 @@ class ClientWork(ClientCommands):
         if self._commits:
             await asyncio.wait(set(self._commits), timeout=_LAST_COMMIT_S)
 
-    def keep_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """Keep what `commit_last` is to commit."""
-        self._last.append(offsets)
-
     async def commit_last(self) -> None:
         """Commit a last time before the partitions are given up. If it fails, their next owner delivers the records
         again."""
-        last, self._last = self._last, []
+        last, self.last = self.last, []
         for offsets in last:
             sent_ms = self._clock.monotonic_ms()
             fenced: bool | None = None

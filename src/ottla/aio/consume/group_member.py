@@ -432,7 +432,7 @@ class GroupMember(MemberCore):
         self._work.do(effect)
 
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        self._work.keep_last(offsets)
+        self._work.last.append(offsets)
 
     def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
         if self._loop is not None:

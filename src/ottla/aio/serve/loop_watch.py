@@ -12,7 +12,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Final
 
 from ottla.consumer.model.run import Run
@@ -58,13 +57,9 @@ class LoopWatch:
         frame = sys._current_frames().get(self._loop_thread)
         if frame is None or self._is_over.is_set():
             return
-        fields: dict[str, object] = {"app": self._app, "blocked_s": round(blocked_s, 1), "stack": _stack_of(frame)}
+        stack = "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip()  # the innermost call at the end
+        fields: dict[str, object] = {"app": self._app, "blocked_s": round(blocked_s, 1), "stack": stack}
         run = self._run_of(asyncio.current_task(self._loop))
         if run is not None and (record := run.last_handed_out) is not None:
             fields |= {"handler": run.route, "partition": str(run.topic_partition), "offset": record.offset}
         log_event("event_loop_blocked", "error", fields)
-
-
-def _stack_of(frame: FrameType) -> str:
-    """Return the last calls of the stack as text, the innermost at the end."""
-    return "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip()

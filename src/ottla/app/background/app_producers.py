@@ -13,7 +13,7 @@ imports no Kafka client. `ottla.testing.consumer_for` captures what they send.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ottla.app.background.background_task import AppSettings, in_thread
@@ -40,15 +40,22 @@ class AppProducerOptions(ProducerOptions, total=False):
     """The topics that it sends to, for documents of the app."""
 
 
+class AppProducerArguments(AppProducerOptions, total=False):
+    """The same, with the serdes."""
+
+    value: Any
+    key: Any
+
+
 class _OfAnApp:
     """Base of both: forwards to the real producer while the app runs, or to what a test put in its place."""
 
     module: str
     name: str
 
-    def __init__(self, owner: AppSettings, options: Mapping[str, Any]) -> None:
+    def __init__(self, owner: AppSettings, options: AppProducerArguments) -> None:
         self._owner = owner
-        self.options = dict(options)
+        self.options: AppProducerArguments = {**options}
         self.topics = _declared_topics(self.options.pop("topics", ()))
         self._target: Any = None
 
@@ -72,7 +79,7 @@ class _OfAnApp:
     def _made(self) -> Any:
         settings = {**self._owner.producer_settings, **(self.options.get("settings") or {})}
         make = getattr(importlib.import_module(self.module), self.name)
-        own: dict[str, Any] = {"hooks": self._owner.hooks}
+        own: AppProducerOptions = {"hooks": self._owner.hooks}
         if self._owner.start_timeout_s is not None:
             own["start_timeout_s"] = self._owner.start_timeout_s
         return make(self._owner.bootstrap_servers, **{**own, **self.options, "settings": settings})

@@ -46,7 +46,9 @@ class DeclaresBackground(DeclaresOnApp):
         self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
     ) -> AppProducer[Any, Any]: ...
 
-    def producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AppProducer[Any, Any]:
+    def producer(
+        self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
+    ) -> AppProducer[Any, Any]:
         """Return a producer for handlers and hooks: open while the app runs, closed when it has stopped. It takes the
         options of `Producer`, and has the app's address and `producer_settings`, with `settings` on top. Async handlers
         await the sends of `async_producer`.
@@ -83,7 +85,9 @@ class DeclaresBackground(DeclaresOnApp):
         self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
     ) -> AsyncAppProducer[Any, Any]: ...
 
-    def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:
+    def async_producer(
+        self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
+    ) -> AsyncAppProducer[Any, Any]:
         """Return the same for async handlers. Options are `AsyncProducer`'s."""
         self._refuse_while_running("a producer")
         producer: AsyncAppProducer[Any, Any] = AsyncAppProducer(self, {"value": value, "key": key, **options})

@@ -153,11 +153,10 @@ def _class_of(hint: Any) -> type[Any] | None:
 
 def _says_nothing(hint: Any) -> bool:
     """Return whether the annotation, or a member of it, is not a type that values can be checked against."""
-    return any(member is Any or member is object or not _is_type(member) for member in _members(hint))
-
-
-def _is_type(hint: Any) -> bool:
-    return isinstance(hint, type) or typing.get_origin(hint) is not None
+    return any(
+        member is Any or member is object or not (isinstance(member, type) or typing.get_origin(member) is not None)
+        for member in _members(hint)
+    )
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

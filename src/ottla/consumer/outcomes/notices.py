@@ -27,7 +27,7 @@ def notice_of(
         {
             **place_fields(state, record),
             "kind": failure.kind,
-            "error": _error_of(failure),
+            "error": failure.summary,
             "attempts": attempts.total if attempts is not None else 0,
             **fields,
             **trace_fields(trace),
@@ -41,10 +41,6 @@ def place_fields(state: PartitionState, record: AnyRecord) -> dict[str, object]:
     if state.level is not None and state.level.index:
         place["origin"] = original_of(record).position
     return place
-
-
-def _error_of(failure: Failure) -> str:
-    return f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message
 
 
 def trace_fields(stack_trace: str) -> dict[str, str]:

@@ -126,11 +126,11 @@ class RoutePlan:
         return retry_topics is not None and retry_topics.keep_key_order and self.ordering is not Ordering.UNORDERED
 
 
-def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str, RoutePlan]:
+def plans_by_topic(plans: Iterable[RoutePlan]) -> dict[str, RoutePlan]:
     """Return the plans by topic. A topic has one plan in a group: two would each get every record, and commit for the
     other. Raises `ConfigError` for two."""
     table: dict[str, RoutePlan] = {}
-    for plan in plans.values() if isinstance(plans, Mapping) else plans:
+    for plan in plans:
         for topic in plan.subscribed:
             if topic in table:
                 raise ConfigError(

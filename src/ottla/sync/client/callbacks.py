@@ -23,11 +23,11 @@ def guarded(config: Mapping[str, Any], **own: Callable[..., None]) -> dict[str, 
         if users is not None and not callable(users):
             continue  # the client refuses it, with its own words
         if users is not None:
-            result[name] = _both(ours, _quiet(name, users))
+            result[name] = _both(ours, _logged(name, users, raises=False))
         elif ours is not None:
             result[name] = ours
     if callable(config.get("oauth_cb")) and not isinstance(config["oauth_cb"], ConfluentTokens):
-        result["oauth_cb"] = _said("oauth_cb", config["oauth_cb"])
+        result["oauth_cb"] = _logged("oauth_cb", config["oauth_cb"], raises=True)
     return result
 
 
@@ -42,28 +42,17 @@ def _both(first: Callable[..., None] | None, then: Callable[..., None]) -> Calla
     return call
 
 
-def _said(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Log what the callback raises, then raise it: the client needs the result, and hides the cause."""
+def _logged(name: str, callback: Callable[..., Any], *, raises: bool) -> Callable[..., Any]:
+    """Log what the callback raises. `raises`: raise it then, as the client needs the result, and hides the cause."""
 
     def call(*arguments: Any) -> Any:
         try:
             return callback(*arguments)
         except Exception as error:
-            _log(name, error)
-            raise
+            fields = {"callback": name, "error": repr(error), "exc_info": error}
+            log_event("client_callback_failed", "error", fields)
+            if raises:
+                raise
+            return None
 
     return call
-
-
-def _quiet(name: str, callback: Callable[..., Any]) -> Callable[..., None]:
-    def call(*arguments: Any) -> None:
-        try:
-            callback(*arguments)
-        except Exception as error:
-            _log(name, error)
-
-    return call
-
-
-def _log(name: str, error: Exception) -> None:
-    log_event("client_callback_failed", "error", {"callback": name, "error": repr(error), "exc_info": error})
