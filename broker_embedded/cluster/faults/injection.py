@@ -186,8 +186,7 @@ class _Passage:
     def _leave(self, body: Body | bytes | None) -> None:
         if self._ends(self._after):
             return
-        if not self._promise.done():
-            self._promise.set_result(body)  # type: ignore[arg-type]  # None: there is nothing to send (acks=0)
+        settle(self._promise, body)  # None: there is nothing to send (acks=0)
 
     def _ends(self, faults: list[Fault]) -> bool:
         """Return an error or a cut in the place of what would come now."""
@@ -199,15 +198,14 @@ class _Passage:
                 refused = self._refusal(fault, fault.action)
                 if refused is None or getattr(self._request, "acks", None) == 0:
                     self._cut()
-                elif not self._promise.done():
-                    self._promise.set_result(refused)
+                else:
+                    settle(self._promise, refused)
                 return True
         return False
 
     def _cut(self) -> None:
         self._ctx.connection.abort()
-        if not self._promise.done():
-            self._promise.set_result(None)  # type: ignore[arg-type]  # nothing is sent
+        settle(self._promise, None)  # nothing is sent
 
     def _refusal(self, fault: Fault, action: Fail) -> Body | None:
         error = BrokerError(action.code, action.message or f"fault {fault.id} injected")

@@ -7,16 +7,16 @@ the transaction (`verify_only`), or to add it for a client of transaction.versio
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
 from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.handling.replies import BodyOfParts, response_of
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -75,25 +75,15 @@ def _unknown(wanted: AddPartitions, image: ClusterImage) -> list[TopicPartition]
 
 def _of_brokers(ctx: RequestContext[Needs], request: Message) -> Response:
     """Handle each transaction separately; the response is sent after the last one."""
-    results: list[Body] = [{} for _ in request.transactions]
-    open_answers = len(results)
-    body: Body = {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": results}
-    promise: Promise[Body] = Promise()
-    if not results:
-        return body
-
-    def keep(position: int, result: Body) -> None:
-        nonlocal open_answers
-        results[position] = result
-        open_answers -= 1
-        if open_answers == 0 and not promise.done():
-            promise.set_result(body)
-
-    for position, transaction in enumerate(request.transactions):
-        reply: Reply[PartitionsChecked] = Reply(lambda answer, wanted=transaction: _result(wanted, answer))  # type: ignore[misc]
-        reply.listen(lambda result, at=position: keep(at, result))  # type: ignore[misc]
+    parts = BodyOfParts()
+    results: list[Body] = []
+    for transaction in request.transactions:
+        result, complete = parts.part()
+        results.append(result)
+        reply: Reply[PartitionsChecked] = Reply(partial(_result, transaction))
+        reply.listen(complete)
         _answer_one(ctx, request, transaction, reply)
-    return promise
+    return parts.when_complete({"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": results})
 
 
 def _answer_one(

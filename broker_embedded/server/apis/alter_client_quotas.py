@@ -13,6 +13,7 @@ from broker_embedded.common.promises import map_result
 from broker_embedded.controller.client_quotas import QuotaAlteration
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.records import QuotaEntity, quota_entity
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -45,8 +46,7 @@ def _answer(outcomes: dict[QuotaEntity, Outcome]) -> Body:
         "throttle_time_ms": 0,
         "entries": [
             {
-                "error_code": 0 if error is None else int(error.code),
-                "error_message": None if error is None else error.message or None,
+                **error_fields(error),
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
             }
             for entity, error in outcomes.items()

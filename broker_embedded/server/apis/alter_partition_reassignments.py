@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker_embedded.common.promises import map_result
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.reassignment import Reassignment
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -49,8 +50,4 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
 
 
 def _result(partition: int, error: Outcome) -> Body:
-    return {
-        "partition_index": partition,
-        "error_code": 0 if error is None else int(error.code),
-        "error_message": None if error is None else error.message or None,
-    }
+    return {"partition_index": partition, **error_fields(error)}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.common.promises import Promise
+from broker_embedded.common.promises import Promise, settle
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -44,8 +45,7 @@ def handle(ctx: RequestContext[OffsetNeeds], request: Message) -> Response:
             }
             for topic, topic_id, errors in rows
         ]
-        if not promise.done():
-            promise.set_result({"throttle_time_ms": 0, "error_code": 0, "error_message": None, "responses": responses})
+        settle(promise, {"throttle_time_ms": 0, **error_fields(None), "responses": responses})
 
     ctx.services.groups.shard_of(request.group_id).share_offsets.alter(request.group_id, offsets, altered)
     return promise

@@ -12,6 +12,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -41,12 +42,5 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def _answer(outcomes: dict[str, Outcome]) -> Body:
     return {
         "throttle_time_ms": 0,
-        "results": [
-            {
-                "user": name,
-                "error_code": 0 if error is None else int(error.code),
-                "error_message": None if error is None else error.message,
-            }
-            for name, error in outcomes.items()
-        ],
+        "results": [{"user": name, **error_fields(error)} for name, error in outcomes.items()],
     }

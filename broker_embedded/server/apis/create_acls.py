@@ -14,6 +14,7 @@ from broker_embedded.controller.acls import NewAcl
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import ANY, PatternType
 from broker_embedded.server.handling.no_authorizer import nothing_to_change
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -61,11 +62,5 @@ def _is_filter(creation: Message) -> bool:
 def _answer(outcomes: list[Outcome]) -> Body:
     return {
         "throttle_time_ms": 0,
-        "results": [
-            {
-                "error_code": 0 if error is None else int(error.code),
-                "error_message": None if error is None else error.message,
-            }
-            for error in outcomes
-        ],
+        "results": [error_fields(error) for error in outcomes],
     }

@@ -9,6 +9,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.controller.requests import NewPartitions
 from broker_embedded.server.handling.mutation_quota import mutation_quota
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -44,6 +45,4 @@ def _new_partitions(topic: Message) -> NewPartitions:
 
 
 def _result(name: str, error: BrokerError | None) -> Body:
-    if error is None:
-        return {"name": name, "error_code": 0}
-    return {"name": name, "error_code": int(error.code), "error_message": error.message or None}
+    return {"name": name, **error_fields(error)}

@@ -15,6 +15,7 @@ from broker_embedded.common.promises import map_result
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.server.handling import config_view
 from broker_embedded.server.handling.mutation_quota import mutation_quota
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -118,4 +119,4 @@ def _result(ctx: RequestContext[Needs], result: TopicResult, *, with_defaults: b
 
 
 def _refused(name: str, error: BrokerError) -> Body:
-    return {"name": name, "error_code": int(error.code), "error_message": error.message or None, "configs": None}
+    return {"name": name, "configs": None, **error_fields(error)}

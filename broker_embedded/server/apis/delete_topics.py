@@ -13,6 +13,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.server.handling.mutation_quota import mutation_quota
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -86,9 +87,4 @@ def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage:
 
 
 def _response(name: str | None, topic_id: bytes, error: BrokerError | None) -> Body:
-    return {
-        "name": name,
-        "topic_id": topic_id,
-        "error_code": 0 if error is None else int(error.code),
-        "error_message": None if error is None else error.message or None,
-    }
+    return {"name": name, "topic_id": topic_id, **error_fields(error)}

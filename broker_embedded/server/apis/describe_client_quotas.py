@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.quotas.filters import QuotaFilter
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -44,9 +45,4 @@ def _as_in_kafka(key: str) -> int:
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return {
-        "throttle_time_ms": 0,
-        "error_code": int(error.code),
-        "error_message": error.message or None,
-        "entries": None,
-    }
+    return {"throttle_time_ms": 0, "entries": None, **error_fields(error)}

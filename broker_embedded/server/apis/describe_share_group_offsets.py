@@ -6,16 +6,15 @@ The lag is the records from the start offset to the end that are not settled; -1
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
+from broker_embedded.server.handling.replies import BodyOfParts, error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.share.end_offsets import UNKNOWN, end_offsets
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -29,26 +28,19 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 
 def handle(ctx: RequestContext[OffsetNeeds], request: Message) -> Response:
-    promise: Promise[Body] = Promise()
-    groups: dict[int, Body] = {}
-
-    def done(position: int, body: Body) -> None:
-        groups[position] = body
-        if len(groups) == len(request.groups) and not promise.done():
-            ordered = [groups[each] for each in range(len(request.groups))]
-            promise.set_result({"throttle_time_ms": 0, "groups": ordered})
-
-    if not request.groups:
-        return {"throttle_time_ms": 0, "groups": []}
-    for position, group in enumerate(request.groups):
+    parts = BodyOfParts()
+    groups: list[Body] = []
+    for group in request.groups:
+        body, complete = parts.part()
+        groups.append(body)
         try:
-            _describe(ctx, group, partial(done, position))
+            _describe(ctx, group, complete)
         except BrokerError as error:
-            done(position, _failed(group.group_id, error))
-    return promise
+            complete(_failed(group.group_id, error))
+    return parts.when_complete({"throttle_time_ms": 0, "groups": groups})
 
 
-def _describe(ctx: RequestContext[OffsetNeeds], group: Message, done: Any) -> None:
+def _describe(ctx: RequestContext[OffsetNeeds], group: Message, done: Callable[[Body], None]) -> None:
     image = ctx.services.metadata.image
     wanted: list[TopicIdPartition] | None = None
     unknown: list[Body] = []
@@ -84,7 +76,7 @@ def _describe(ctx: RequestContext[OffsetNeeds], group: Message, done: Any) -> No
 
 def _described(partition: TopicIdPartition, summary: Any, end_offset: int) -> Body:
     if isinstance(summary, BrokerError):
-        return {**_row(partition.partition, UNKNOWN), "error_code": int(summary.code), "error_message": summary.message}
+        return {**_row(partition.partition, UNKNOWN), **error_fields(summary)}
     row = _row(partition.partition, summary.start_offset)
     row["leader_epoch"] = summary.leader_epoch
     if summary.start_offset >= 0 and end_offset >= 0:
@@ -104,9 +96,4 @@ def _row(number: int, start_offset: int) -> Body:
 
 
 def _failed(group_id: str, error: BrokerError) -> Body:
-    return {
-        "group_id": group_id,
-        "topics": [],
-        "error_code": int(ErrorCode.of(error.code)),
-        "error_message": error.message or None,
-    }
+    return {"group_id": group_id, "topics": [], **error_fields(error)}

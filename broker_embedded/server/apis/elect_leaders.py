@@ -13,6 +13,7 @@ from broker_embedded.common.promises import map_result
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.partition_change import Election
 from broker_embedded.controller.partition_requests import Elected
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -48,8 +49,7 @@ def _answer(outcomes: Elected) -> Body:
         topics.setdefault(topic, []).append(
             {
                 "partition_id": partition,
-                "error_code": 0 if error is None else int(error.code),
-                "error_message": None if error is None else error.message or None,
+                **error_fields(error),
             }
         )
     return {

@@ -20,6 +20,7 @@ from broker_embedded.common.types import (
 )
 from broker_embedded.coordinator.share.coordinator import check_coordinator_key
 from broker_embedded.metadata.image import BrokerImage
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.share.needs import check_enabled
 from ottla_wire.protocol import ErrorCode
@@ -107,4 +108,4 @@ def _located(ctx: RequestContext[Needs], key_type: int, key: str) -> Body:
 
 
 def _failed(error: BrokerError) -> Body:
-    return {"error_code": int(error.code), "error_message": error.message or None, **NO_NODE}
+    return {**error_fields(error), **NO_NODE}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
+from broker_embedded.common.promises import Promise, settle
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.share.acknowledging import Acknowledgements
 from broker_embedded.server.share.needs import leader_fields, session_key, share_response
@@ -40,8 +40,7 @@ def handle(ctx: RequestContext[ShareNeeds], request: Message) -> Response:
     def acknowledged() -> None:
         if epoch == FINAL_EPOCH:
             shares.end_session(key)
-        if not promise.done():
-            promise.set_result(_body(ctx, key, acknowledgements))
+        settle(promise, _body(ctx, key, acknowledgements))
 
     acknowledgements.start(request.topics, acknowledged)
     return promise.result() if promise.done() and promise.exception() is None else promise

@@ -16,7 +16,6 @@ from broker_embedded.coordinator.transaction.marker_writer import TransactionMar
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.server.handling.replies import BodyOfParts
 from broker_embedded.server.requests.context import Body, RequestContext, Response
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -30,10 +29,16 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 
 def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
-    answers = _Answers()
-    return answers.when_complete(
-        _markers(request, lambda wanted, partition: answers.of(ctx, partition, _marker(wanted)))
-    )
+    parts = BodyOfParts()
+
+    def write(wanted: Message, partition: TopicPartition) -> Body:
+        answer, complete = parts.part(partition_index=partition.partition)
+        ctx.services.transactions.marker_writer.write(
+            partition, _marker(wanted), lambda error: complete({"error_code": int(error)})
+        )
+        return answer
+
+    return parts.when_complete(_markers(request, write))
 
 
 def _markers(request: Message, answer: Callable[[Message, TopicPartition], Body]) -> Body:
@@ -63,18 +68,3 @@ def _marker(wanted: Message) -> TransactionMarker:
         coordinator_epoch=wanted.coordinator_epoch,
         transaction_version=wanted.transaction_version,
     )
-
-
-class _Answers(BodyOfParts):
-    """Waits for the partitions that are not answered yet."""
-
-    def of(self, ctx: RequestContext[HasTransactions], partition: TopicPartition, marker: TransactionMarker) -> Body:
-        answer: Body = {"partition_index": partition.partition, "error_code": 0}
-        self.begin_part()
-
-        def written(error: ErrorCode) -> None:
-            answer["error_code"] = int(error)
-            self.end_part()
-
-        ctx.services.transactions.marker_writer.write(partition, marker, written)
-        return answer

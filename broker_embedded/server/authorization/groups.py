@@ -11,13 +11,13 @@ from broker_embedded.security.refusal import refusal, require
 from broker_embedded.server.authorization.guards import (
     adding,
     amended,
-    error_fields,
     require_on_cluster,
     with_fields,
 )
 from broker_embedded.server.authorization.operations import of_group
 from broker_embedded.server.authorization.topics import sort_topics
 from broker_embedded.server.handling.group_bodies import undescribed_group
+from broker_embedded.server.handling.replies import error_fields
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

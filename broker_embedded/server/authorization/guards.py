@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
@@ -100,8 +99,3 @@ def adding(
     """Return the response with the refused parts behind the others."""
     more = list(refused)
     return amended(ctx, api, answer, lambda body: {**body, field: [*body[field], *more]})
-
-
-def error_fields(error: BrokerError) -> dict[str, Any]:
-    """Return the fields of a result that has a message too."""
-    return {"error_code": int(error.code), "error_message": error.message}

@@ -9,7 +9,8 @@ from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResourc
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.refusal import refusal
-from broker_embedded.server.authorization.guards import Guard, adding, error_fields, with_fields
+from broker_embedded.server.authorization.guards import Guard, adding, with_fields
+from broker_embedded.server.handling.replies import error_fields
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 

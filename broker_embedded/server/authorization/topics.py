@@ -13,12 +13,12 @@ from broker_embedded.server.authorization.guards import (
     Guard,
     adding,
     amended,
-    error_fields,
     require_on_cluster,
     with_fields,
 )
 from broker_embedded.server.fetch.request import TOPIC_IDS_FROM as FETCH_IDS_FROM
 from broker_embedded.server.fetch.request import is_for_metadata_log, replica_of
+from broker_embedded.server.handling.replies import error_fields
 from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -11,6 +11,7 @@ from broker_embedded.common.promises import map_result
 from broker_embedded.controller.configs import CORDONED
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.records import ResourceType
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -83,8 +84,7 @@ def refuse_all(request: Message, version: int, error: BrokerError) -> Body:
 
 def _response(resource: Message, error: BrokerError | None) -> Body:
     return {
-        "error_code": 0 if error is None else int(error.code),
-        "error_message": None if error is None else error.message or None,
+        **error_fields(error),
         "resource_type": resource.resource_type,
         "resource_name": resource.resource_name,
     }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from broker_embedded.common.broker_settings import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
-from broker_embedded.common.promises import Promise, map_result
+from broker_embedded.common.promises import Promise, map_result, settle
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.metadata.cache import MetadataCache
@@ -188,15 +188,11 @@ def until(
         if not promise.done() and condition(image):
             promise.set_result(True)
 
-    def give_up() -> None:
-        if not promise.done():
-            promise.set_result(False)
-
     def clean_up(_: Promise[bool]) -> None:
         timer.cancel()
         metadata.remove_listener(look)
 
-    timer = loop.call_later(timeout_ms / 1000, give_up)
+    timer = loop.call_later(timeout_ms / 1000, settle, promise, False)
     metadata.add_listener(look)
     promise.add_done_callback(clean_up)
     return promise

@@ -16,7 +16,7 @@ from functools import partial
 
 from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.peers import DeathProbe
-from broker_embedded.common.promises import Promise
+from broker_embedded.common.promises import Promise, settle
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage, TopicImage
@@ -56,7 +56,7 @@ class UnreachableLeaders:
         if not self._are_concerned(topics):
             return None
         promise: Promise[None] = Promise()
-        timer = self._call_later((max(self._lost.values()) - self._now_ms()) / 1000, self._keep, promise)
+        timer = self._call_later((max(self._lost.values()) - self._now_ms()) / 1000, settle, promise, None)
         self._waiting[promise] = topics
         promise.add_done_callback(lambda _: self._end(promise, timer))
         return promise
@@ -73,7 +73,7 @@ class UnreachableLeaders:
     def _look_again(self) -> None:
         for promise, topics in list(self._waiting.items()):
             if not self._are_concerned(topics):
-                self._keep(promise)
+                settle(promise, None)
 
     def _are_concerned(self, topics: Callable[[], Iterable[TopicImage]]) -> bool:
         """Return whether one of their partitions will get another leader."""
@@ -87,10 +87,6 @@ class UnreachableLeaders:
         now_ms = self._now_ms()
         for node in [node for node, until_ms in self._lost.items() if until_ms <= now_ms]:
             del self._lost[node]
-
-    def _keep(self, promise: Promise[None]) -> None:
-        if not promise.done():
-            promise.set_result(None)
 
     def _end(self, promise: Promise[None], timer: asyncio.TimerHandle) -> None:
         timer.cancel()

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.handling.replies import BodyOfParts
+from broker_embedded.server.handling.replies import BodyOfParts, error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.share.persister import ShareKey
 from broker_embedded.share.state_requests import StateRequest
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -23,15 +22,28 @@ Fields = Callable[[Any], dict[str, Any]]
 
 def failed(request: Message, version: int, error: BrokerError) -> Body:
     """Return the answer that refuses every share partition."""
-    return _results(request, lambda key, _: _refused(key.partition, error))
+    return _results(request, lambda key, _: {"partition": key.partition, **error_fields(error)})
 
 
 def answer(
     ctx: RequestContext[HasShares], request: Message, make: MakeRequest, fields: Fields = lambda result: {}
 ) -> Response:
     """Return the response, or a promise of it. `fields` are the fields of a result beside its error."""
-    collected = _Collected()
-    return collected.when_complete(_results(request, lambda key, asked: collected.one(ctx, key, asked, make, fields)))
+    parts = BodyOfParts()
+
+    def one(key: ShareKey, asked: Message) -> Body:
+        result, complete = parts.part(partition=key.partition)
+
+        def done(found: Any) -> None:
+            complete(error_fields(found) if isinstance(found, BrokerError) else {**error_fields(None), **fields(found)})
+
+        try:
+            make(asked).run(ctx.services.share_states.shard_of(key), key, done)
+        except BrokerError as error:
+            done(error)
+        return result
+
+    return parts.when_complete(_results(request, one))
 
 
 def _results(request: Message, one: Callable[[ShareKey, Message], Body]) -> Body:
@@ -46,35 +58,4 @@ def _results(request: Message, one: Callable[[ShareKey, Message], Body]) -> Body
             }
             for topic in request.topics
         ]
-    }
-
-
-class _Collected(BodyOfParts):
-    """Waits for the share partitions that are not answered yet."""
-
-    def one(
-        self, ctx: RequestContext[HasShares], key: ShareKey, asked: Message, make: MakeRequest, fields: Fields
-    ) -> Body:
-        result: Body = {"partition": key.partition}
-        self.begin_part()
-
-        def done(found: Any) -> None:
-            if isinstance(found, BrokerError):
-                result.update(_refused(key.partition, found))
-            else:
-                result.update({"error_code": 0, "error_message": None, **fields(found)})
-            self.end_part()
-
-        try:
-            make(asked).run(ctx.services.share_states.shard_of(key), key, done)
-        except BrokerError as error:
-            done(error)
-        return result
-
-
-def _refused(partition: int, error: BrokerError) -> Body:
-    return {
-        "partition": partition,
-        "error_code": int(ErrorCode.of(error.code)),
-        "error_message": error.message or None,
     }
