@@ -19,18 +19,18 @@ from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import MetadataQuorum, SingleVoterQuorum
 from broker_embedded.metadata.records import ResourceType
-from broker_embedded.replication.log_settings import log_config
+from broker_embedded.replication.log_settings import usable_topic_config
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.net.network import Listener, Network
 from broker_embedded.server.net.socket_server import SocketServer
 from broker_embedded.server.peers.peer_connections import Address, PeerConnections, PeerLinks
 from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from broker_embedded.storage.schedule import Intervals
 from ottla_wire.facts import fact
@@ -172,7 +172,7 @@ class Node:
         return listener
 
     def _open_logs(
-        self, dirs: Sequence[str], config_for: Callable[[str], LogConfig] | None, *, must_be_whole: bool = False
+        self, dirs: Sequence[str], config_for: Callable[[str], TopicConfig] | None, *, must_be_whole: bool = False
     ) -> LogManager:
         around, config = self._around, self._settings.config
         logs = LogManager(
@@ -197,10 +197,10 @@ class Node:
         logs.load_all()
         return logs
 
-    def _log_config(self, topic: str) -> LogConfig:
+    def _log_config(self, topic: str) -> TopicConfig:
         """Return the settings of a log found on disk, from the metadata replayed so far."""
         overrides = self.controller.image.config_overrides(ResourceType.TOPIC, topic)
-        return log_config(self._settings.config, overrides)
+        return usable_topic_config(self._settings.config, overrides)
 
     def _make_quorum(self) -> MetadataQuorum:
         around, config = self._around, self._settings.config

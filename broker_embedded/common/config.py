@@ -16,7 +16,10 @@ from broker_embedded.common.topic_settings import TOPIC_SETTINGS, TopicConfig
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """Return a topic's settings: its own, else the broker's defaults. Unusable overrides raise InvalidConfig."""
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {
+        "producer_id_expiration_ms": broker.producer_id_expiration_ms,
+        "walks_records": broker.log_records_validation_enable,
+    }
     for name, definition in TOPIC_SETTINGS.items():
         if name in overrides:
             values[attribute_of(name)] = definition.parse(overrides[name])

@@ -123,6 +123,8 @@ def definitions_of(config_class: type) -> dict[str, Definition]:
     """Return the definitions of a config class, keyed by Kafka's dotted name."""
     result: dict[str, Definition] = {}
     for each in fields(config_class):
+        if "setting" not in each.metadata:
+            continue
         result_name = each.name.replace("_", ".")
         kind, doc, check, update, synonym = each.metadata["setting"]
         result[result_name] = Definition(

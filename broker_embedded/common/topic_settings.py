@@ -23,6 +23,8 @@ from ottla_wire.facts import fact
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
+NO_DECOMPRESSED_LIMIT = 2_147_483_639
+"""Kafka's default of `max.decompressed.message.bytes`: what an array of Java's can hold."""
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -41,7 +43,8 @@ def _no_tiered_storage(value: bool) -> str | None:
 
 @fact
 class TopicConfig:
-    """The settings of one topic, defaults resolved. `synonym` names the broker setting that gives the default."""
+    """The settings of one topic, defaults resolved, and two of its broker's that its logs obey. `synonym` names the
+    broker setting that gives the default."""
 
     cleanup_policy: tuple[str, ...] = words(
         ("delete",),
@@ -100,7 +103,9 @@ class TopicConfig:
         synonym="log.cleaner.max.compaction.lag.ms",
     )
     max_decompressed_message_bytes: int = integer(
-        2_147_483_639, "largest record of a compressed batch, decompressed", check=between(1, 2_147_483_639)
+        NO_DECOMPRESSED_LIMIT,
+        "largest record of a compressed batch, decompressed",
+        check=between(1, NO_DECOMPRESSED_LIMIT),
     )
     max_message_bytes: int = integer(
         1_048_588, "largest record batch, after compression", check=at_least(0), synonym="message.max.bytes"
@@ -175,6 +180,10 @@ class TopicConfig:
         "elect a replica that is out of sync when no other lives: data is lost",
         synonym="unclean.leader.election.enable",
     )
+    # --- of the broker
+    producer_id_expiration_ms: int = _DAY_MS
+    walks_records: bool = False
+    """`log.records.validation.enable`"""
 
     @property
     def is_compacted(self) -> bool:
@@ -183,6 +192,10 @@ class TopicConfig:
     @property
     def deletes_old_segments(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
 
 
 TOPIC_SETTINGS: dict[str, Definition] = definitions_of(TopicConfig)

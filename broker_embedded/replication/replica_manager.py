@@ -29,14 +29,13 @@ from broker_embedded.replication.follower_wakeups import FollowerWakeups
 from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import AppendResult, LeadershipListener
 from broker_embedded.replication.log_dir_moves import LogDirMoves
-from broker_embedded.replication.log_settings import storage_view, usable_topic_config
+from broker_embedded.replication.log_settings import usable_topic_config
 from broker_embedded.replication.own_broker import OwnBroker
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_roles import OPENED_AT_ONCE, OPENED_TOGETHER, ReplicaRoles
 from broker_embedded.replication.throttle import ReplicationThrottle
 from broker_embedded.storage.append import AppendInfo, AppendOrigin
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 
@@ -134,7 +133,7 @@ class ReplicaManager:
             node_id=node_id,
             clock=clock,
             logs=logs,
-            settings_of=self._settings_of,
+            settings_of=self.topic_config,
             in_sync=self.in_sync,
             fetchers=self._fetchers,
             moves=self.moves,
@@ -190,10 +189,6 @@ class ReplicaManager:
         """Return the settings of a topic as the metadata says, over this broker's defaults."""
         overrides = self._metadata.image.config_overrides(ResourceType.TOPIC, topic)
         return usable_topic_config(self.config, overrides)
-
-    def _settings_of(self, topic: str) -> tuple[TopicConfig, LogConfig]:
-        config = self.topic_config(topic)
-        return config, storage_view(config, self.config)
 
     # --- writing
 
@@ -417,11 +412,11 @@ class ReplicaManager:
             self._reconfigure(name)
 
     def _reconfigure(self, topic: str) -> None:
-        config, log_settings = self._settings_of(topic)
+        config = self.topic_config(topic)
         for topic_partition, partition in self._partitions.items():
             if topic_partition.topic == topic:
                 partition.config = config
-                partition.log.update_config(log_settings)
+                partition.log.update_config(config)
                 if partition.leading is not None:  # min.insync.replicas decides whether the high watermark may move
                     self.in_sync.advance(partition)
 

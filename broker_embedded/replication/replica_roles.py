@@ -22,7 +22,6 @@ from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import LeadershipListener
 from broker_embedded.replication.log_dir_moves import LogDirMoves
 from broker_embedded.replication.partition import Partition
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 
@@ -31,9 +30,6 @@ log = logging.getLogger(__name__)
 OPENED_AT_ONCE = 20
 """New replicas that are opened in one turn of the loop: each makes a directory with files, which takes up to 1 ms."""
 OPENED_TOGETHER = 4
-
-TopicSettings = Callable[[str], tuple[TopicConfig, LogConfig]]
-"""A topic's settings in the metadata, and their form for the storage layer."""
 
 
 class ReplicaRoles:
@@ -45,7 +41,7 @@ class ReplicaRoles:
         node_id: int,
         clock: Clock,
         logs: LogManager,
-        settings_of: TopicSettings,
+        settings_of: Callable[[str], TopicConfig],
         in_sync: InSyncReplicas,
         fetchers: ReplicaFetcherManager | None,
         moves: LogDirMoves,
@@ -138,7 +134,7 @@ class ReplicaRoles:
         """Apply roles. `at_once`: number of new replicas opened before the others are left pending. Internal topics are
         never left: coordinators wait for them.
         """
-        settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
+        settings: dict[str, TopicConfig] = {}
         opened = 0
         for topic_partition, state in changed.items():
             name = topic_partition.topic
@@ -161,7 +157,7 @@ class ReplicaRoles:
                 if partition is None:
                     if name not in settings:
                         settings[name] = self._settings_of(name)
-                    partition = self._open(topic_partition, topic_id, *settings[name])
+                    partition = self._open(topic_partition, topic_id, settings[name])
                 self._take_over(partition, state)
             except BrokerError as error:
                 if not was_refused:  # said once, tried again until it works
@@ -200,19 +196,17 @@ class ReplicaRoles:
         else:
             self._fetchers.follow(partition)
 
-    def _open(
-        self, topic_partition: TopicPartition, topic_id: bytes, config: TopicConfig, log_settings: LogConfig
-    ) -> Partition:
+    def _open(self, topic_partition: TopicPartition, topic_id: bytes, config: TopicConfig) -> Partition:
         topic, number = topic_partition
         try:
-            partition_log = self._logs.get_or_create(topic, number, topic_id, log_settings)
+            partition_log = self._logs.get_or_create(topic, number, topic_id, config)
         except BrokerError as error:
             if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
                 raise
             self._make_way(topic_partition)
-            partition_log = self._logs.get_or_create(topic, number, topic_id, log_settings)
+            partition_log = self._logs.get_or_create(topic, number, topic_id, config)
         partition_log.is_stray = False
-        partition_log.update_config(log_settings)
+        partition_log.update_config(config)
         partition = Partition(topic_partition, topic_id, node_id=self._node_id, log=partition_log, config=config)
         self.partitions[topic_partition] = partition
         return partition

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.filesystem import FileSystem
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage.file_pool import FilePool
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_dir import OffsetCheckpoint
 from broker_embedded.storage.log_loader import LogLoader
 
@@ -40,7 +40,7 @@ class LogFactory:
         topic: str,
         partition: int,
         topic_id: bytes | None,
-        config: LogConfig,
+        config: TopicConfig,
         *,
         saved: OffsetCheckpoint | None,
     ) -> Log:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.storage.batch_walk import BatchAt, find_valid_batch
 from broker_embedded.storage.file_pool import FilePool, PooledFile
 from broker_embedded.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
 from broker_embedded.storage.leader_epochs import LeaderEpochs
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
 from broker_embedded.storage.producer_state import ProducerStateManager
 from broker_embedded.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment, segment_name
@@ -63,7 +63,7 @@ class LogLoader:
         directory: str,
         *,
         name: str,
-        config: LogConfig,
+        config: TopicConfig,
         now_ms: int,
         is_clean: bool,
         recovery_point: int,

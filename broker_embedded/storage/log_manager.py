@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem, parent
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints, offset_checkpoints
 from broker_embedded.storage.cleaner import LogCleaner
@@ -21,7 +22,6 @@ from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.file_pool import FilePool, OpenFiles
 from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_replaced
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_dir import LogDir, OffsetCheckpoint
 from broker_embedded.storage.log_dirs import LogDirs
 from broker_embedded.storage.log_factory import LogFactory
@@ -50,7 +50,7 @@ class LogManager:
         *,
         fs: FileSystem,
         clock: Clock,
-        config_for: Callable[[str], LogConfig] | None = None,
+        config_for: Callable[[str], TopicConfig] | None = None,
         intervals: Intervals | None = None,
         open_files: OpenFiles | None = None,
         cleaner_enabled: bool = True,
@@ -61,7 +61,7 @@ class LogManager:
         """
         self._fs = fs
         self._must_be_whole = must_be_whole
-        self._config_for = config_for or (lambda topic: LogConfig())
+        self._config_for = config_for or (lambda topic: TopicConfig())
         self._logs: dict[TopicPartition, Log] = {}
         self.directories = LogDirs(
             dirs, fs=fs, logs_in=self._logs_in, futures_in=lambda path: self._futures.in_dir(path)
@@ -161,7 +161,7 @@ class LogManager:
         return self._logs.get(TopicPartition(topic, partition))
 
     def get_or_create(
-        self, topic: str, partition: int, topic_id: bytes | None = None, config: LogConfig | None = None
+        self, topic: str, partition: int, topic_id: bytes | None = None, config: TopicConfig | None = None
     ) -> Log:
         """Return the log; created in the directory with the fewest partitions if it is new. Writes partition.metadata.
 
@@ -182,7 +182,7 @@ class LogManager:
             )
         return log
 
-    def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
+    def _create(self, topic: str, partition: int, topic_id: bytes | None, config: TopicConfig) -> Log:
         tp = TopicPartition(topic, partition)
         directory = self.directories.make_partition_dir(str(tp), logs=self._logs.values())
         log_dir = self.directories[parent(directory)]

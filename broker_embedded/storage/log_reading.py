@@ -10,12 +10,12 @@ from typing import Any
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem
-from broker_embedded.storage.append import AbortedTransaction, TimestampOffset
+from broker_embedded.common.topic_settings import TopicConfig
+from broker_embedded.storage.append import TimestampOffset
 from broker_embedded.storage.batch_walk import BatchAt
 from broker_embedded.storage.faults import offline_error, storage_error
 from broker_embedded.storage.file_pool import FilePool, PooledFile
 from broker_embedded.storage.leader_epochs import EpochEndOffset, EpochEntry
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_loader import LoadedLog
 from broker_embedded.storage.log_slice import LogSlice
 from broker_embedded.storage.segments import Segments
@@ -23,6 +23,7 @@ from broker_embedded.storage.transaction_index import AbortedTransactionEntry
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import LOG_APPEND_TIME_FLAG
+from ottla_wire.records.control import AbortedTransaction
 from ottla_wire.records.record import decode_batch
 
 _EMPTY = LogSlice(None, 0, 0, -1)
@@ -55,7 +56,7 @@ class ReadableLog:
         topic: str,
         partition: int,
         topic_id: bytes | None,
-        config: LogConfig,
+        config: TopicConfig,
         clock: Clock,
         loaded: LoadedLog,
         high_watermark: int = 0,
@@ -101,10 +102,10 @@ class ReadableLog:
         return f"Log({self.name}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
-    def config(self) -> LogConfig:
+    def config(self) -> TopicConfig:
         return self._config
 
-    def update_config(self, config: LogConfig) -> None:
+    def update_config(self, config: TopicConfig) -> None:
         """Replace the settings. Index settings reach new segments only."""
         self._config = config
 

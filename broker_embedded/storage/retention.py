@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_embedded.storage.log_config import LogConfig
+from broker_embedded.common.topic_settings import TopicConfig
 from broker_embedded.storage.segment import LogSegment
 from broker_embedded.storage.segments import Segments
 
@@ -12,7 +12,7 @@ from broker_embedded.storage.segments import Segments
 def segments_to_delete(
     segments: Segments,
     *,
-    config: LogConfig,
+    config: TopicConfig,
     log_start_offset: int,
     high_watermark: int,
     log_end_offset: int,

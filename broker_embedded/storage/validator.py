@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.errors import BrokerError, RecordError
+from broker_embedded.common.topic_settings import NO_DECOMPRESSED_LIMIT, TopicConfig
 from broker_embedded.storage.append import AppendOrigin
-from broker_embedded.storage.log_config import NO_DECOMPRESSED_LIMIT, LogConfig
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records.batch import (
     BATCH_OVERHEAD,
@@ -51,7 +51,7 @@ given."""
 
 
 def validate_for_leader(
-    buffer: memoryview, *, config: LogConfig, origin: AppendOrigin, now_ms: int, name: str
+    buffer: memoryview, *, config: TopicConfig, origin: AppendOrigin, now_ms: int, name: str
 ) -> LeaderBatch:
     """Return the one batch in `buffer`, or BrokerError with Kafka's code. `name` is the topic-partition, for
     messages."""
@@ -171,7 +171,7 @@ def _check_header_of_client(header: BatchHeader, *, name: str) -> None:
 # -- with records
 
 
-def _validate_records(batch: LeaderBatch, *, config: LogConfig, now_ms: int, name: str) -> LeaderBatch:
+def _validate_records(batch: LeaderBatch, *, config: TopicConfig, now_ms: int, name: str) -> LeaderBatch:
     header, data = batch
     records = _records(data, name=name)
     errors = list(_record_errors(records, header, config=config, now_ms=now_ms))
@@ -206,7 +206,7 @@ def _records(data: memoryview, *, name: str) -> list[RecordData]:
 
 
 def _record_errors(
-    records: list[RecordData], header: BatchHeader, *, config: LogConfig, now_ms: int
+    records: list[RecordData], header: BatchHeader, *, config: TopicConfig, now_ms: int
 ) -> Iterable[tuple[ErrorCode, RecordError]]:
     oldest = now_ms - config.message_timestamp_before_max_ms
     youngest = now_ms + config.message_timestamp_after_max_ms

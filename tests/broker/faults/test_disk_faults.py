@@ -11,13 +11,13 @@ import pytest
 from broker_embedded.cluster.faults import Disks, Faults, FaultyFileSystem
 from broker_embedded.cluster.faults.disk_fault import DiskFault, DiskFaultKind
 from broker_embedded.common.clock import ManualClock
+from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, read_whole, write_whole
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import iter_batches
@@ -238,7 +238,7 @@ class Store:
 
     def open(self) -> None:
         self.manager = LogManager(
-            self.dirs, fs=self.fs, clock=self.clock, config_for=lambda topic: LogConfig(segment_bytes=1_000)
+            self.dirs, fs=self.fs, clock=self.clock, config_for=lambda topic: TopicConfig(segment_bytes=1_000)
         )
         self.manager.load_all()
         self.first, self.second = (self.manager.get_or_create("t", number) for number in (0, 1))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.clock import ManualClock
+from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.storage.append import AppendInfo, AppendOrigin
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.control import ControlType, encode_end_txn_marker
@@ -28,7 +28,7 @@ class Store:
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock(START_MS)
         self.fs = MemoryFileSystem(clock=self.clock)
-        self.config = LogConfig(**settings)
+        self.config = TopicConfig(**settings)
         self.manager: LogManager
         self.open()
 
@@ -145,7 +145,7 @@ def make_marker() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def make_store() -> Callable[..., Store]:
-    """`make_store(segment_bytes=...)`: settings are those of LogConfig."""
+    """`make_store(segment_bytes=...)`: settings are those of TopicConfig."""
     return Store
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_embedded.common.config import TopicConfig
 from broker_embedded.storage.cleaner import Cleaning, log_to_clean
-from broker_embedded.storage.log_config import LogConfig
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import RecordData, encode_batch
 
@@ -156,7 +156,7 @@ def test_cleaned_segments_are_whole_after_a_crash_also_when_the_topic_is_no_long
     store = superseded(make_store)
     put(store, (b"other", b"x"))
     store.manager.clean(now_ms=store.clock.now_ms())
-    store.config = LogConfig(segment_bytes=300, index_interval_bytes=0, cleanup_policy=("delete",))
+    store.config = TopicConfig(segment_bytes=300, index_interval_bytes=0, cleanup_policy=("delete",))
     store.log.flush()
     getattr(store, ends)()
     assert [offset for offset, _, _ in content(store)] == [11, 12]

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from broker_embedded.common.clock import ManualClock
+from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.record import RecordData, decode_batch
 
 KAFKAS = Path(__file__).parent / "kafka_4_0_folder"
-CONFIGS = {"orders": LogConfig(index_interval_bytes=500), "state": LogConfig(cleanup_policy=("compact",))}
+CONFIGS = {"orders": TopicConfig(index_interval_bytes=500), "state": TopicConfig(cleanup_policy=("compact",))}
 
 
 def open_folder(folder: Path) -> LogManager:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.clock import ManualClock, SystemClock
+from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import read_whole
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.storage.file_pool import OpenFiles
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 
@@ -221,7 +221,7 @@ def test_a_topic_id_is_remembered_and_another_one_refused(memory_fs: MemoryFileS
 def test_periodic_work_is_done_when_it_is_due(
     memory_fs: MemoryFileSystem, clock: ManualClock, make_batch: Callable[..., bytes]
 ) -> None:
-    config = LogConfig(segment_bytes=200, retention_bytes=0, flush_ms=10_000)
+    config = TopicConfig(segment_bytes=200, retention_bytes=0, flush_ms=10_000)
     manager = manager_on(memory_fs, clock, config_for=lambda topic: config)
     log = manager.get_or_create("t", 0)
     for _ in range(3):
@@ -244,7 +244,7 @@ def test_periodic_work_is_done_when_it_is_due(
 def test_a_log_that_cannot_be_changed_does_not_keep_others_from_their_work(
     memory_fs: MemoryFileSystem, clock: ManualClock, make_batch: Callable[..., bytes]
 ) -> None:
-    config = LogConfig(segment_bytes=200, retention_bytes=0)
+    config = TopicConfig(segment_bytes=200, retention_bytes=0)
     manager = manager_on(memory_fs, clock, config_for=lambda topic: config)
     logs = [manager.get_or_create(topic, 0) for topic in ("bad", "good")]
     for log in logs:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.append import AppendOrigin
-from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.validator import validate_for_leader
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import BatchHeader, check_crc, parse_header
@@ -29,7 +29,7 @@ class Validated(NamedTuple):
 
 def validate(data: bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, **settings: Any) -> Validated:
     given = memoryview(bytearray(data))
-    config = LogConfig(**settings)
+    config = TopicConfig(**settings)
     return Validated(*validate_for_leader(given, config=config, origin=origin, now_ms=NOW_MS, name="orders-0"))
 
 
@@ -51,7 +51,7 @@ def changed(data: bytes, position: int, fmt: str, value: int) -> bytes:
 def test_a_good_batch_is_not_copied(make_batch: Callable[..., bytes]) -> None:
     data = memoryview(bytearray(make_batch(b"a", b"b")))
     header, found = validate_for_leader(
-        data, config=LogConfig(), origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0"
+        data, config=TopicConfig(), origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0"
     )
     assert found is data
     assert header.record_count == 2
@@ -67,8 +67,8 @@ def test_no_record_is_opened_where_no_setting_needs_it(
 
     monkeypatch.setattr("broker_embedded.storage.validator.decode_batch", opened)
     data = memoryview(bytearray(make_batch(*(b"value" for _ in range(10_000)))))
-    validate_for_leader(data, config=LogConfig(), origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0")
-    compacted = LogConfig(cleanup_policy=("compact",))
+    validate_for_leader(data, config=TopicConfig(), origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0")
+    compacted = TopicConfig(cleanup_policy=("compact",))
     with pytest.raises(AssertionError, match="a batch was opened"):
         validate_for_leader(data, config=compacted, origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0")
 
