@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ottla_wire.partitions import TopicPartition as TopicPartition
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -15,13 +15,3 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
 """Topics that clients see flagged `is_internal`, and that no client may produce to or create by hand."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic, as logs, messages and dictionaries name it."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"

@@ -32,10 +32,3 @@ class TimestampOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
-
-
-class AbortedTransaction(NamedTuple):
-    """For a read_committed fetch: records of `producer_id` from `first_offset` to its marker are to be skipped."""
-
-    producer_id: int
-    first_offset: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from ottla.showing import shown
+from ottla_wire.partitions import TopicPartition as TopicPartition
 
 T = TypeVar("T")
 
@@ -34,16 +35,6 @@ def text_problem(text: str) -> str | None:
         except UnicodeEncodeError as error:
             return f"found {text[error.start]!r}, a lone surrogate, wanted text that is valid Unicode"
     return None
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic. Prints as `topic-partition`, Kafka's own notation."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 def by_topic(entries: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:

@@ -1,4 +1,4 @@
 """Kafka's wire protocol and record batches as sans-IO code: bytes in, values out, and back.
 
-No sockets, no clocks, no threads. Both the SDK and the embedded broker stand on it.
+No sockets, no threads, and time is an argument. Both the SDK and the embedded broker stand on it.
 """

@@ -15,10 +15,9 @@ from ottla.columnar.reading.walk import record_bodies
 from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.fetching.fetched_batches import Segment
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
 from ottla.wire_client.ranges import Isolation
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, RecordData, decode_batch, encode_batch, iter_batches
-from ottla_wire.records.control import ControlType, encode_end_txn_marker
+from ottla_wire.records.control import AbortedTransaction, ControlType, encode_end_txn_marker
 
 np = pytest.importorskip("numpy")
 

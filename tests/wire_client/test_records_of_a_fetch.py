@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from ottla.records import TimestampType, TopicPartition
 from ottla.wire_client import CorruptBatch
 from ottla.wire_client.fetching.record_chunks import decode_chunk, shown_headers
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
 from ottla_wire.records import CompressionType, RecordData, encode_batch
-from ottla_wire.records.control import ControlType, encode_end_txn_marker
+from ottla_wire.records.control import AbortedTransaction, ControlType, encode_end_txn_marker
 
 PLACE = TopicPartition("orders", 3)
 

@@ -22,6 +22,14 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction as Fetch lists it: records of `producer_id` from `first_offset` to its marker are to be
+    skipped by a read_committed reader."""
+
+    producer_id: int
+    first_offset: int
+
+
 class EndTxnMarker(NamedTuple):
     control_type: ControlType  # ABORT or COMMIT
     coordinator_epoch: int

@@ -19,7 +19,7 @@ from ottla.aio.aiokafka_internals import guard_results, network_of, use_up
 from ottla.records import TopicPartition
 from ottla.wire_client.errors import CorruptBatch
 from ottla.wire_client.fetching.record_chunks import RecordChunk, decode_chunk
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
+from ottla_wire.records.control import AbortedTransaction
 
 _MOST_BYTES: Final = 1024 * 1024
 _AT_ONCE_MS: Final = 0

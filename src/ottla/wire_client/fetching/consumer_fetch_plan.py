@@ -23,8 +23,8 @@ from ottla.wire_client.fetching.consumer_fetch_session import SESSION_ERRORS, Co
 from ottla.wire_client.fetching.fetch_budget import Share
 from ottla.wire_client.fetching.fetched_batches import Segment
 from ottla.wire_client.fetching.single_partition_fetch import encode_single_partition_fetch, rack_at_the_end
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
 from ottla_wire.protocol import ErrorCode
+from ottla_wire.records.control import AbortedTransaction
 
 _LARGEST_FETCH_BYTES: Final = 1 << 30
 

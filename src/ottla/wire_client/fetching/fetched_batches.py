@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ottla.wire_client.errors import CorruptBatch
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction, TransactionFilter
+from ottla.wire_client.fetching.transaction_filter import TransactionFilter
 from ottla.wire_client.ranges import Isolation
 from ottla_wire.records import BATCH_OVERHEAD, BatchHeader, check_crc, parse_header
+from ottla_wire.records.control import AbortedTransaction
 
 _SIZE_PREFIX = 12  # base offset and length: enough to know how long a batch is
 _MAGIC_AT = 16

@@ -17,9 +17,9 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
 from ottla.wire_client.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable, TopicRecreated
 from ottla.wire_client.fetching.fetched_batches import FetchedBatches, Segment
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
 from ottla.wire_client.ranges import DataLoss, LossRule, OffsetRange, OnDataLoss
 from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.records.control import AbortedTransaction
 
 log = logging.getLogger(__name__)
 

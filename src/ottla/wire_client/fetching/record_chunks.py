@@ -11,11 +11,12 @@ from ottla.errors import OttlaError
 from ottla.records import Header, Record, TimestampType, TopicPartition
 from ottla.wire_client.cluster.cluster_client import LEADER_MOVED, Cluster, refused
 from ottla.wire_client.errors import CorruptBatch, PartitionUnavailable
-from ottla.wire_client.fetching.transaction_filter import AbortedTransaction, TransactionFilter
+from ottla.wire_client.fetching.transaction_filter import TransactionFilter
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError
 from ottla_wire.records import TimestampType as BatchTime
 from ottla_wire.records import check_crc, decode_rows, iter_batches, shown_key
+from ottla_wire.records.control import AbortedTransaction
 
 MOST_PLAIN_BYTES = 16 * 1024 * 1024
 """How much a chunk decompresses before it ends at the next batch: a few kilobytes may claim gigabytes."""

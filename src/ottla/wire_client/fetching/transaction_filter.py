@@ -8,16 +8,9 @@ has a control record where the abort was written. Between the two, every transac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ottla_wire.records import BATCH_OVERHEAD, BatchHeader
-
-
-class AbortedTransaction(NamedTuple):
-    """One aborted transaction as the broker lists it: `first_offset` is where it began in this partition."""
-
-    producer_id: int
-    first_offset: int
+from ottla_wire.records.control import AbortedTransaction
 
 
 class TransactionFilter:
