@@ -227,11 +227,7 @@ class Node:
             random=around.random,
             peers=self.peers,
             cluster_id=around.cluster_id,
-            timeouts=Timeouts(
-                fetch_ms=config.controller_quorum_fetch_timeout_ms,
-                election_ms=config.controller_quorum_election_timeout_ms,
-                election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-            ),
+            timeouts=Timeouts.of(config),
         )
 
     # --- life

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.metadata.image import BrokerImage, ClusterImage, ConfigKey, PartitionImage, TopicImage
@@ -27,9 +27,6 @@ from broker_embedded.metadata.records import (
     UnregisterBroker,
     UserScramCredential,
 )
-
-if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import AclBinding
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -183,18 +180,12 @@ class MetadataDelta:
         self.changed_partitions[TopicPartition(name, image.partition)] = image
 
     def _own_topics(self) -> dict[str, TopicImage]:
-        """Return the topics as a dictionary that this delta may change: copied once from the base."""
-        if self._topics is self.base.topics:
-            self._topics = dict(self._topics)
-        assert isinstance(self._topics, dict)
-        return self._topics
+        self._topics = own = _own(self._topics, self.base.topics)
+        return own
 
     def _own_topic_names(self) -> dict[bytes, str]:
-        """Return the topic names as `_own_topics` does."""
-        if self._topic_names is self.base.topic_names:
-            self._topic_names = dict(self._topic_names)
-        assert isinstance(self._topic_names, dict)
-        return self._topic_names
+        self._topic_names = own = _own(self._topic_names, self.base.topic_names)
+        return own
 
     def _count_leader(self, leader: int, change: int) -> None:
         if leader != NO_LEADER:
@@ -214,13 +205,11 @@ class MetadataDelta:
     def _set_config_of(self, key: ConfigKey, values: dict[str, str]) -> None:
         if not values and key not in self._configs:
             return
-        if self._configs is self.base.configs:  # copied once per delta: topics are created with settings, and removed
-            self._configs = dict(self._configs)
-        assert isinstance(self._configs, dict)
+        self._configs = own = _own(self._configs, self.base.configs)
         if values:
-            self._configs[key] = values
+            own[key] = values
         else:
-            self._configs.pop(key, None)
+            own.pop(key, None)
         self.changed_configs.add(key)
 
     def _set_feature(self, record: SetFeatureLevel) -> None:
@@ -249,17 +238,12 @@ class MetadataDelta:
             own[record.entity] = values
 
     def _add_acl(self, record: AccessControlEntry) -> None:
-        self._own_acls()[record.acl_id] = record.acl
+        self._acls = own = _own(self._acls, self.base.acls)
+        own[record.acl_id] = record.acl
 
     def _remove_acl(self, record: RemoveAccessControlEntry) -> None:
-        self._own_acls().pop(record.acl_id, None)
-
-    def _own_acls(self) -> dict[bytes, AclBinding]:
-        """Return the ACLs as a dictionary that this delta may change: copied once from the base."""
-        if self._acls is self.base.acls:
-            self._acls = dict(self._acls)
-        assert isinstance(self._acls, dict)
-        return self._acls
+        self._acls = own = _own(self._acls, self.base.acls)
+        own.pop(record.acl_id, None)
 
 
 def _own(values: Mapping[K, V], of_base: Mapping[K, V]) -> dict[K, V]:

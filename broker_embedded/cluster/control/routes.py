@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_embedded.cluster.control.http import LARGEST, HttpError, HttpRequest
 from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, WantedState, wait_for
@@ -18,6 +18,7 @@ from broker_embedded.cluster.metrics import metrics_text
 if TYPE_CHECKING:
     from broker_embedded.cluster.control.local import LocalControl
 
+V = TypeVar("V")
 Answer = tuple[HTTPStatus, Any]
 Route = Callable[["LocalControl", HttpRequest], Awaitable[Answer]]
 
@@ -34,11 +35,8 @@ async def answer(control: LocalControl, request: HttpRequest) -> Answer:
     kind = request.path[0] if request.path else ""
     route = _ROUTES.get(kind)
     if route is None:
-        raise HttpError(
-            HTTPStatus.NOT_FOUND,
-            f"path: found /{kind}, wanted one of {_names(_ROUTES)}",
-            found=kind,
-            wanted=list(_ROUTES),
+        raise _wrong(
+            "path", kind, f"one of {_names(_ROUTES)}", list(_ROUTES), shown=f"/{kind}", status=HTTPStatus.NOT_FOUND
         )
     try:
         return await route(control, request)
@@ -96,10 +94,7 @@ async def _brokers(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "POST", parts=3)
     node = _number("broker", request.path[1])
     nodes = sorted(control.facts().nodes)
-    if node not in nodes:
-        raise HttpError(
-            HTTPStatus.NOT_FOUND, f"broker: found {node}, wanted one of {_names(nodes)}", found=node, wanted=nodes
-        )
+    _one_of("broker", node, nodes)
     action = _one_of("action", request.path[2], BROKER_ACTIONS)
     _fields(request.body, *(["lose_unsynced"] if action == "kill" else []))
     actions: dict[str, Callable[[int], Awaitable[None]]] = {
@@ -173,7 +168,7 @@ async def _clock(control: LocalControl, request: HttpRequest) -> Answer:
     _fields(request.body, "ms")
     ms = _needed(request.body, "ms")
     if ms < 0:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"ms: found {ms}, wanted 0 or more", found=ms, wanted="0 or more")
+        raise _wrong("ms", ms, "0 or more")
     return HTTPStatus.OK, {"now_ms": await control.advance_clock(ms)}
 
 
@@ -195,9 +190,7 @@ async def _wait(control: LocalControl, request: HttpRequest) -> Answer:
             given[name] = value
         else:
             known = sorted([*WantedState.__slots__, "timeout_ms"])
-            raise HttpError(
-                HTTPStatus.BAD_REQUEST, f"query: found {name}, wanted some of {_names(known)}", found=name, wanted=known
-            )
+            raise _wrong("query", name, f"some of {_names(known)}", known, shown=name)
     wanted = WantedState(**given)
     waited_ms = await wait_for(wanted, control.facts, control.faults, timeout_ms=timeout_ms)
     return HTTPStatus.OK, {"waited_ms": waited_ms}
@@ -207,7 +200,7 @@ async def _explain(control: LocalControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     topic = request.query.get("topic")
     if not topic:
-        raise HttpError(HTTPStatus.BAD_REQUEST, "topic: found none, wanted one", wanted="topic")
+        raise _wrong("topic", None, "one", "topic", shown="none")
     partition = _number("partition", request.query.get("partition", "0"))
     asked = request.query.get("offset")
     offset = None if asked is None else _number("offset", asked)
@@ -253,40 +246,27 @@ def _only(request: HttpRequest, *methods: str, parts: int) -> None:
         path = "/" + "/".join(request.path)
         raise HttpError(HTTPStatus.NOT_FOUND, f"path: found {path}, wanted {parts} parts below /", found=path)
     if request.method not in methods:
-        raise HttpError(
-            HTTPStatus.METHOD_NOT_ALLOWED,
-            f"method: found {request.method}, wanted {_names(methods)}",
-            found=request.method,
-            wanted=list(methods),
-        )
+        status, found = HTTPStatus.METHOD_NOT_ALLOWED, request.method
+        raise _wrong("method", found, _names(methods), list(methods), shown=found, status=status)
 
 
-def _one_of(what: str, found: str, wanted: tuple[str, ...]) -> str:
+def _one_of(what: str, found: V, wanted: Iterable[V]) -> V:
     if found not in wanted:
-        raise HttpError(
-            HTTPStatus.NOT_FOUND,
-            f"{what}: found {found}, wanted one of {_names(wanted)}",
-            found=found,
-            wanted=list(wanted),
-        )
+        text = f"one of {_names(wanted)}"
+        raise _wrong(what, found, text, list(wanted), shown=str(found), status=HTTPStatus.NOT_FOUND)
     return found
 
 
 def _fields(body: dict[str, Any], *known: str) -> None:
     unknown = sorted(set(body) - set(known))
     if unknown:
-        raise HttpError(
-            HTTPStatus.BAD_REQUEST,
-            f"body: found {_names(unknown)}, wanted some of {_names(known)}",
-            found=unknown,
-            wanted=list(known),
-        )
+        raise _wrong("body", unknown, f"some of {_names(known)}", list(known), shown=_names(unknown))
 
 
 def _needed(body: dict[str, Any], name: str) -> int:
     number = _optional(body, name)
     if number is None:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: found none, wanted a number", wanted="a number")
+        raise _wrong(name, None, "a number", shown="none")
     return number
 
 
@@ -295,9 +275,7 @@ def _optional(body: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise HttpError(
-            HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted a number", found=value, wanted="a number"
-        )
+        raise _wrong(name, value, "a number")
     return _bounded(name, value)
 
 
@@ -313,17 +291,14 @@ def _bounded(name: str, value: int) -> int:
 def _text(body: dict[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and (not isinstance(value, str) or not 0 < len(value) < 256):
-        found = str(value)[:40]
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: found {found!r}, wanted a name", found=found, wanted="a name")
+        raise _wrong(name, str(value)[:40], "a name")
     return value
 
 
 def _flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
-        raise HttpError(
-            HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted true or false", found=value, wanted=[True, False]
-        )
+        raise _wrong(name, value, "true or false", [True, False])
     return value
 
 
@@ -331,10 +306,22 @@ def _number(what: str, text: str) -> int:
     try:
         return _bounded(what, int(text[:40]))
     except ValueError:
-        raise HttpError(
-            HTTPStatus.BAD_REQUEST, f"{what}: found {text!r}, wanted a number", found=text, wanted="a number"
-        ) from None
+        raise _wrong(what, text, "a number") from None
 
 
-def _names(values: Any) -> str:
+def _wrong(
+    what: str,
+    found: Any,
+    text: str,
+    wanted: Any = None,
+    *,
+    shown: str = "",
+    status: HTTPStatus = HTTPStatus.BAD_REQUEST,
+) -> HttpError:
+    """Return the error of what was found. `text` says what was wanted, and is it if it cannot be listed."""
+    message = f"{what}: found {shown or repr(found)}, wanted {text}"
+    return HttpError(status, message, found=found, wanted=text if wanted is None else wanted)
+
+
+def _names(values: Iterable[object]) -> str:
     return ", ".join(str(value) for value in values)

@@ -41,8 +41,7 @@ class FaultyFileSystem:
         self.unsynced.forget_below(path)
 
     def check(self, operation: Operation, path: str, *, grows: int = 0) -> None:
-        """Raise the faults' error for this operation. Call only while there are faults. `grows` is the number of added
-        bytes."""
+        """Raise the faults' error for this operation. `grows` is the number of added bytes."""
         for fault in self.faults:
             fault.check(operation, path, grows=grows)
 
@@ -56,18 +55,15 @@ class FaultyFileSystem:
         return _FaultyFile(self, file, self.unsynced.opened(path, file, created=creates))
 
     def exists(self, path: str) -> bool:
-        if self.faults:
-            self.check(Operation.LOOK, path)
+        self.check(Operation.LOOK, path)
         return self.inner.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        if self.faults:
-            self.check(Operation.LOOK, path)
+        self.check(Operation.LOOK, path)
         return self.inner.is_dir(path)
 
     def list_dir(self, path: str) -> list[str]:
-        if self.faults:
-            self.check(Operation.LOOK, path)
+        self.check(Operation.LOOK, path)
         return self.inner.list_dir(path)
 
     def make_dirs(self, path: str) -> None:
@@ -76,21 +72,18 @@ class FaultyFileSystem:
         self.inner.make_dirs(path)
 
     def rename(self, source: str, target: str) -> None:
-        if self.faults:
-            self.check(Operation.RENAME, source)
+        self.check(Operation.RENAME, source)
         replaces = self.inner.exists(target)
         self.inner.rename(source, target)
         self.unsynced.renamed(source, target, replaces=replaces)
 
     def remove(self, path: str) -> None:
-        if self.faults:
-            self.check(Operation.REMOVE, path)
+        self.check(Operation.REMOVE, path)
         self.inner.remove(path)
         self.unsynced.removed(path)
 
     def remove_tree(self, path: str) -> None:
-        if self.faults:
-            self.check(Operation.REMOVE, path)
+        self.check(Operation.REMOVE, path)
         self.inner.remove_tree(path)
         self.unsynced.removed_tree(path)
 
@@ -98,34 +91,28 @@ class FaultyFileSystem:
         return self.inner.synced_together(path)
 
     def sync_dir(self, path: str) -> None:
-        if self.faults:
-            self.check(Operation.FSYNC, path)
+        self.check(Operation.FSYNC, path)
         self.inner.sync_dir(path)
         self.unsynced.synced_dir(path)
 
     def size(self, path: str) -> int:
-        if self.faults:
-            self.check(Operation.LOOK, path)
+        self.check(Operation.LOOK, path)
         return self.inner.size(path)
 
     def modified_ms(self, path: str) -> int:
-        if self.faults:
-            self.check(Operation.LOOK, path)
+        self.check(Operation.LOOK, path)
         return self.inner.modified_ms(path)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        if self.faults:
-            self.check(Operation.WRITE, path)
+        self.check(Operation.WRITE, path)
         self.inner.set_modified_ms(path, modified_ms)
 
     def lock(self, path: str) -> Lock:
-        if self.faults:
-            self.check(Operation.OPEN, path)
+        self.check(Operation.OPEN, path)
         return self.inner.lock(path)
 
     def usage(self, path: str) -> DiskUsage:
-        if self.faults:
-            self.check(Operation.LOOK, path)
+        self.check(Operation.LOOK, path)
         usage = self.inner.usage(path)
         limits = [limit for fault in self.faults if (limit := fault.usage_of(path)) is not None]
         if limits:
@@ -176,8 +163,7 @@ class _FaultyFile:
         self._record.truncated(size)
 
     def flush(self) -> None:
-        if self._fs.faults:
-            self._fs.check(Operation.FSYNC, self._record.path)
+        self._fs.check(Operation.FSYNC, self._record.path)
         self._inner.flush()
         self._record.flushed(self._inner.size())
 
