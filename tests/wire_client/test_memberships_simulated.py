@@ -31,8 +31,7 @@ from broker_embedded.coordinator.group.classic import (
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
 from broker_embedded.coordinator.group.config import GroupConfig
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
-from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest
-from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
+from broker_embedded.coordinator.group.heartbeats import HeartbeatRequest, HeartbeatResponse
 from broker_embedded.coordinator.group.shard import GroupShard
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -175,7 +174,7 @@ class AssigningGroup:
             for each in body["topic_partitions"]
             for number in each["partitions"]
         }
-        request = ConsumerHeartbeatRequest(
+        request = HeartbeatRequest(
             group_id="g",
             member_id=body["member_id"],
             member_epoch=body["member_epoch"],

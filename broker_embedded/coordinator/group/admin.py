@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ottla_wire.protocol import ErrorCode
 
-from . import records
 from .classic import ClassicGroup, State
 from .consumer.group import ConsumerGroup
 from .consumer_groups import ConsumerGroups
@@ -19,6 +19,7 @@ from .requests import DescribedGroup, DescribedMember, ListedGroup
 from .share.group import ShareGroup
 from .share_groups import ShareGroups
 from .share_offsets import ShareOffsets
+from .timed_groups import Groups
 
 log = logging.getLogger(__name__)
 
@@ -39,25 +40,21 @@ class GroupAdmin:
         self._classic = classic
         self._consumer = consumer
         self._share = share
+        self._groups: dict[type, Groups[Any]] = {ClassicGroup: classic, ConsumerGroup: consumer, ShareGroup: share}
         self._share_offsets = share_offsets
         self._offsets = offsets
 
     # -- showing
 
     def list_groups(self) -> list[ListedGroup]:
-        kinds: dict[str, Iterable[AnyGroup]] = {
-            "classic": self._classic,
-            "consumer": self._consumer,
-            "share": self._share,
-        }
         return [
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 state=group.state.value,
-                group_type=group_type,
+                group_type=groups.kind,
             )
-            for group_type, groups in kinds.items()
+            for groups in self._groups.values()
             for group in groups
         ]
 
@@ -156,37 +153,19 @@ class GroupAdmin:
         self._delete(doomed, dead, _log_failure)
 
     def _delete(
-        self, keys: dict[str, list[OffsetKey]], dead: Iterable[AnyGroup], on_done: Callable[[ErrorCode], None]
+        self, keys: dict[str, list[OffsetKey]], dead: Sequence[AnyGroup], on_done: Callable[[ErrorCode], None]
     ) -> None:
-        dead = tuple(dead)
-
         def appended(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 for group in dead:
-                    self._remove(group)
+                    groups = self._groups[type(group)]
+                    # If a member joined while the tombstone was written, the group lives on.
+                    if group.is_empty and groups.get(group.group_id) is group:
+                        groups.remove(group)
             on_done(error)
 
-        tombstones = []
-        for group in dead:
-            if isinstance(group, ClassicGroup):
-                tombstones.append(records.group_record(group.group_id, None))
-            elif isinstance(group, ShareGroup):
-                tombstones += self._share.tombstones(group)
-            else:
-                tombstones += self._consumer.tombstones(group)
+        tombstones = [record for group in dead for record in self._groups[type(group)].tombstones(group)]
         self._offsets.forget(keys, appended, also=tombstones)
-
-    def _remove(self, group: AnyGroup) -> None:
-        """Remove the group, unless a member joined while the tombstone was written; then the group lives on."""
-        if not group.is_empty:
-            return
-        if isinstance(group, ConsumerGroup):
-            if self._consumer.get(group.group_id) is group:
-                self._consumer.remove(group)
-        elif isinstance(group, ShareGroup):
-            self._share.remove(group)
-        elif self._classic.get(group.group_id) is group:
-            self._classic.remove(group, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def _expiry_rule(group: ClassicGroup | ConsumerGroup) -> ExpiryRule | None:

@@ -9,15 +9,14 @@ from broker_embedded.common.group_bounds import group_settings
 from ottla_wire.facts import fact
 
 from .classic.group import ClassicGroupConfig
-from .consumer.heartbeat import ConsumerGroupConfig
-from .share.heartbeat import ShareGroupConfig
+from .heartbeats import MembershipConfig
 
 
 @fact
 class GroupConfig:
     broker: BrokerConfig
     classic: ClassicGroupConfig
-    consumer: ConsumerGroupConfig
+    consumer: MembershipConfig
 
     @classmethod
     def of(cls, broker: BrokerConfig) -> GroupConfig:
@@ -29,14 +28,14 @@ class GroupConfig:
             consumer=_consumer_config(broker, {}),
         )
 
-    def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
+    def consumer_of(self, overrides: Mapping[str, str]) -> MembershipConfig:
         """Return the settings of a KIP-848 group with these overrides."""
         return _consumer_config(self.broker, overrides) if overrides else self.consumer
 
-    def share_of(self, overrides: Mapping[str, str]) -> ShareGroupConfig:
+    def share_of(self, overrides: Mapping[str, str]) -> MembershipConfig:
         """Return the settings of a share group with these overrides."""
         group = group_settings(self.broker, overrides)
-        return ShareGroupConfig(
+        return MembershipConfig(
             session_timeout_ms=group.share_session_timeout_ms,
             heartbeat_interval_ms=group.share_heartbeat_interval_ms,
             assignment_interval_ms=group.share_assignment_interval_ms,
@@ -44,9 +43,9 @@ class GroupConfig:
         )
 
 
-def _consumer_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
+def _consumer_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> MembershipConfig:
     group = group_settings(broker, overrides)
-    return ConsumerGroupConfig(
+    return MembershipConfig(
         session_timeout_ms=group.consumer_session_timeout_ms,
         heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
         assignment_interval_ms=group.consumer_assignment_interval_ms,

@@ -22,7 +22,7 @@ from ..runtime.runtime import CoordinatorRuntime
 if TYPE_CHECKING:
     from ..runtime.shard import ShardContext
     from .config import GroupConfig
-    from .consumer.heartbeat import ConsumerHeartbeatRequest
+    from .heartbeats import HeartbeatRequest
     from .requests import ListedGroup
     from .shard import GroupShard
     from .share_offsets import ShareStates
@@ -92,7 +92,7 @@ class GroupCoordinator:
         digits = random_uuid(self._random).hex()
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def with_member_id(self, request: ConsumerHeartbeatRequest) -> ConsumerHeartbeatRequest:
+    def with_member_id(self, request: HeartbeatRequest) -> HeartbeatRequest:
         """Return the request with a member id, which version 0 of KIP-848's heartbeat leaves to us: a uuid in Kafka's
         base64."""
         member_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()

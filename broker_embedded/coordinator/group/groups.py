@@ -13,7 +13,7 @@ from ottla_wire.protocol import ErrorCode
 
 from ..runtime.errors import client_error
 from ..runtime.reply import Reply
-from ..runtime.shard import ShardContext
+from ..runtime.shard import CoordinatorRecord, ShardContext
 from . import records
 from .classic import AnswerRequest, ClassicGroup, Event, Store, Stored, Tick, Unload, step
 from .config import GroupConfig
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 class ClassicGroups(Groups[ClassicGroup]):
     """Classic groups by id. A group that was never stored lives in memory alone, until it has a first generation."""
+
+    kind = "classic"
 
     def __init__(self, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
         super().__init__(context, config)
@@ -88,7 +90,10 @@ class ClassicGroups(Groups[ClassicGroup]):
                 assert isinstance(effect.ticket, Reply)
                 effect.ticket.settle(effect.answer)
 
-    def remove(self, group: ClassicGroup, error: ErrorCode) -> None:
+    def tombstones(self, group: ClassicGroup) -> list[CoordinatorRecord]:
+        return [records.group_record(group.group_id, None)]
+
+    def remove(self, group: ClassicGroup, error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
         """Drop a deleted or moved group: waiting requests get `error`."""
         self._groups.pop(group.group_id, None)
         self.run(group, Unload(error=error))

@@ -31,11 +31,10 @@ from .classic import (
 )
 from .config import GroupConfig
 from .consumer.group import ConsumerGroup
-from .consumer.heartbeat import ConsumerHeartbeatRequest
 from .consumer.member import JOIN_EPOCH
 from .consumer_groups import ConsumerGroups
 from .groups import ClassicGroups
-from .heartbeats import HeartbeatResponse
+from .heartbeats import HeartbeatRequest, HeartbeatResponse
 from .offsets.manager import OffsetManager
 from .requests import (
     CommitOffsets,
@@ -45,7 +44,6 @@ from .requests import (
     OffsetsDeleted,
     OffsetsFetched,
 )
-from .share.heartbeat import ShareHeartbeat
 from .share_groups import ShareGroups
 from .share_offsets import ShareOffsets, ShareStates
 from .timed_groups import refusal
@@ -130,7 +128,8 @@ class GroupShard:
                 reply.settle(JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=event.member_id))
                 return
             if modern is not None:
-                self._context.append(self.consumer.remove(modern), self._reload_on_error)
+                self.consumer.remove(modern)
+                self._context.append(self.consumer.tombstones(modern), self._reload_on_error)
             group = self.classic.get_or_create(group_id)
         self.classic.run(group, event)
 
@@ -164,7 +163,7 @@ class GroupShard:
 
     # -- KIP-848
 
-    def consumer_heartbeat(self, request: ConsumerHeartbeatRequest, reply: Reply[HeartbeatResponse]) -> None:
+    def consumer_heartbeat(self, request: HeartbeatRequest, reply: Reply[HeartbeatResponse]) -> None:
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         classic = self.classic.get(group_id)
@@ -178,12 +177,17 @@ class GroupShard:
         elif classic is None:
             self.consumer.heartbeat(request, reply)
         else:
-            tombstone = records.group_record(group_id, None)
-            self.consumer.heartbeat(request, reply, before=[tombstone], on_joined=lambda: self._retire(classic))
+            # An empty classic group is deleted in favour of a KIP-848 group of the same id.
+            self.consumer.heartbeat(
+                request,
+                reply,
+                before=self.classic.tombstones(classic),
+                on_joined=lambda: self.classic.remove(classic, ErrorCode.UNKNOWN_MEMBER_ID),
+            )
 
     # -- KIP-932
 
-    def share_heartbeat(self, request: ShareHeartbeat, reply: Reply[HeartbeatResponse]) -> None:
+    def share_heartbeat(self, request: HeartbeatRequest, reply: Reply[HeartbeatResponse]) -> None:
         group_id = request.group_id
         is_unknown = self.share.get(group_id) is None and request.member_epoch != JOIN_EPOCH
         is_other = self.classic.get(group_id) is not None or self.consumer.get(group_id) is not None
@@ -194,10 +198,6 @@ class GroupShard:
         group = self.share.heartbeat(request, reply)
         if group is not None:
             self.share_offsets.initialize(group)
-
-    def _retire(self, group: ClassicGroup) -> None:
-        """Delete an empty classic group in favour of a KIP-848 group of the same id."""
-        self.classic.remove(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _reload_on_error(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:

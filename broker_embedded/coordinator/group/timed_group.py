@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
 from ottla_wire.protocol import ErrorCode
 
@@ -51,9 +52,23 @@ class TimedGroup(ABC, Generic[R]):
     def check_delete(self) -> ErrorCode:
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
-    def may_assign(self, now_ms: int, interval_ms: int) -> bool:
-        """Return whether the last target is old enough for the next one."""
-        return self.assigned_at_ms is None or now_ms - self.assigned_at_ms >= interval_ms
+    def check_room(self, max_size: int) -> None:
+        """Raise BrokerError if no member may join."""
+        if len(self.members) >= max_size:
+            found = f"the group has {len(self.members)} members, its maximum"
+            raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, found)
+
+    def unknown_member(self, member_id: str) -> BrokerError:
+        return BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id}")
+
+    def must_assign(self, now_ms: int, interval_ms: int) -> bool:
+        """Return whether the target is older than the group, and old enough for the next one."""
+        may_assign = self.assigned_at_ms is None or now_ms - self.assigned_at_ms >= interval_ms
+        return self.epoch > self.assignment_epoch and may_assign
+
+    def silent_members(self, now_ms: int) -> list[str]:
+        """Return the members whose session has expired."""
+        return [member_id for member_id, deadline_ms in self.session_deadlines_ms.items() if deadline_ms <= now_ms]
 
     def earliest_deadline_ms(self) -> int | None:
         return min(self.session_deadlines_ms.values(), default=None)

@@ -19,7 +19,7 @@ from ..runtime.errors import client_error
 from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
 from .config import GroupConfig
-from .heartbeats import HeartbeatResponse
+from .heartbeats import HeartbeatRequest, HeartbeatResponse, MembershipConfig
 from .member_records import GroupEpoch, RecordKinds
 from .timed_group import TimedGroup
 
@@ -37,6 +37,9 @@ G = TypeVar("G", bound=HasDeadlines)
 
 class Groups(ABC, Generic[G]):
     """Groups by id, each with one timer at most."""
+
+    kind: str
+    """As clients name it."""
 
     def __init__(self, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
         self._context = context
@@ -75,25 +78,32 @@ class Groups(ABC, Generic[G]):
             self._run_deadlines(group)
 
     @abstractmethod
+    def tombstones(self, group: G) -> list[CoordinatorRecord]:
+        """Return what takes a group out of the log."""
+
+    @abstractmethod
+    def remove(self, group: G) -> None:
+        """Take a group out of memory."""
+
+    @abstractmethod
     def _run_deadlines(self, group: G) -> None:
         """Apply the deadlines that have passed, and arm the next one."""
 
 
-class HasGroupId(Protocol):
-    @property
-    def group_id(self) -> str: ...
-
-
 T = TypeVar("T", bound=TimedGroup[Any])
 R = TypeVar("R")
-Q = TypeVar("Q", bound=HasGroupId)
 
 
-class TimedGroups(Groups[T], Generic[T, R, Q]):
+class TimedGroups(Groups[T], Generic[T, R]):
     """Groups that are functions of their records; members stay by heartbeats."""
 
     make: type[T]
     records: RecordKinds[R]
+    stay: Callable[..., tuple[list[R], HeartbeatResponse]]
+    """Returns what a heartbeat of a member that is not leaving changes, and the response; raises BrokerError."""
+    leave: Callable[..., tuple[list[R], HeartbeatResponse]]
+    expire: Callable[..., list[R]]
+    """Applies the deadlines that have passed; returns the records of what changed."""
 
     # -- replay
 
@@ -114,7 +124,7 @@ class TimedGroups(Groups[T], Generic[T, R, Q]):
                 # What compaction left of a group that was deleted: tombstones of its parts.
                 del self._groups[group.group_id]
                 continue
-            timeout_ms = self._session_timeout_ms(group)
+            timeout_ms = self._config_of(group).session_timeout_ms
             group.start_deadlines(now_ms=self._context.monotonic_ms(), session_timeout_ms=timeout_ms)
             self._arm(group)
 
@@ -128,7 +138,7 @@ class TimedGroups(Groups[T], Generic[T, R, Q]):
 
     def heartbeat(
         self,
-        request: Q,
+        request: HeartbeatRequest,
         reply: Reply[HeartbeatResponse],
         *,
         before: Sequence[CoordinatorRecord] = (),
@@ -158,34 +168,32 @@ class TimedGroups(Groups[T], Generic[T, R, Q]):
         self._arm(group)
         return group
 
-    def remove(self, group: T) -> list[CoordinatorRecord]:
-        """Take a group out of memory. Returns the tombstones that take it out of the log."""
+    def remove(self, group: T) -> None:
         self._groups.pop(group.group_id, None)
         armed = self._timers.pop(group.group_id, None)
         if armed is not None:
             armed[1].cancel()
-        return self.tombstones(group)
 
     def tombstones(self, group: T) -> list[CoordinatorRecord]:
         return [self.records.encode(group.group_id, record) for record in group.tombstones()]
 
-    @abstractmethod
-    def _handle(self, group: T, request: Q) -> tuple[list[R], HeartbeatResponse]:
-        """Return what a heartbeat changes, and the response. Raises BrokerError if it is refused."""
+    def _handle(self, group: T, request: HeartbeatRequest) -> tuple[list[R], HeartbeatResponse]:
+        image, now_ms = self._context.metadata(), self._context.monotonic_ms()
+        if request.is_leaving:
+            return self.leave(group, request, image=image)
+        config, wall_ms = self._config_of(group), self._context.now_ms()
+        return self.stay(group, request, config=config, image=image, now_ms=now_ms, wall_ms=wall_ms)
 
     @abstractmethod
-    def _session_timeout_ms(self, group: T) -> int: ...
-
-    @abstractmethod
-    def _expire(self, group: T) -> Sequence[R]:
-        """Apply the deadlines that have passed. Returns the records of what changed."""
+    def _config_of(self, group: T) -> MembershipConfig: ...
 
     def _overrides_of(self, group: T) -> Mapping[str, str]:
         """Return the group's own settings as they are now: a change is seen by the next heartbeat."""
         return self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
 
     def _run_deadlines(self, group: T) -> None:
-        self._append(group, self._expire(group), log_failure)
+        expired = self.expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
+        self._append(group, expired, log_failure)
         self._arm(group)
 
     def _append(

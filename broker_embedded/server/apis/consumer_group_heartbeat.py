@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import of_message
-from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest, check_request
+from broker_embedded.coordinator.group.consumer.heartbeat import check_request
 from broker_embedded.coordinator.group.consumer.member import JOIN_EPOCH
-from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
+from broker_embedded.coordinator.group.heartbeats import HeartbeatRequest, HeartbeatResponse
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.group_bodies import heartbeat_body
 from broker_embedded.server.handling.replies import response_of
@@ -36,7 +36,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if "consumer" not in ctx.services.config.group_coordinator_rebalance_protocols:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols excludes 'consumer'")
     chooses_id = ctx.api_version >= FIRST_WITH_CLIENT_MEMBER_IDS
-    wanted = ConsumerHeartbeatRequest(
+    wanted = HeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
-from broker_embedded.coordinator.group.share.heartbeat import ShareHeartbeat, check_request
+from broker_embedded.coordinator.group.heartbeats import HeartbeatRequest, HeartbeatResponse
+from broker_embedded.coordinator.group.share.heartbeat import check_request
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.group_bodies import heartbeat_body
 from broker_embedded.server.handling.replies import response_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     check_enabled(ctx.services.metadata.image)
-    wanted = ShareHeartbeat(
+    wanted = HeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,

@@ -35,8 +35,7 @@ from broker_embedded.coordinator.group.classic import (
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
 from broker_embedded.coordinator.group.config import GroupConfig
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition, by_topic
-from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest
-from broker_embedded.coordinator.group.heartbeats import HeartbeatResponse
+from broker_embedded.coordinator.group.heartbeats import HeartbeatRequest, HeartbeatResponse
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import (
     CommitOffsets,
@@ -475,7 +474,7 @@ class ShardDriver:
         if fields.get("owned") is not None:
             fields["owned"] = self.assignment(fields["owned"])
         self.shard.consumer_heartbeat(
-            ConsumerHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields), reply
+            HeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields), reply
         )
         answer: HeartbeatResponse = self.answer(reply)
         return answer

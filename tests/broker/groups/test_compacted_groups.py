@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.coordinator.group.share.heartbeat import ShareHeartbeat
+from broker_embedded.coordinator.group.heartbeats import HeartbeatRequest
 from ottla_wire.protocol import ErrorCode
 
 
@@ -29,7 +29,9 @@ def compacted(world):
 
 def share(world, member_id: str, epoch: int, **fields: Any) -> Any:
     reply = world.reply()
-    world.shard.share_heartbeat(ShareHeartbeat(group_id="s", member_id=member_id, member_epoch=epoch, **fields), reply)
+    world.shard.share_heartbeat(
+        HeartbeatRequest(group_id="s", member_id=member_id, member_epoch=epoch, **fields), reply
+    )
     return world.answer(reply)
 
 

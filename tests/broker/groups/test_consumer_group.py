@@ -12,11 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import NOTHING, TopicIdPartition
 from broker_embedded.coordinator.group.consumer.group import ConsumerGroupState
-from broker_embedded.coordinator.group.consumer.heartbeat import (
-    ConsumerGroupConfig,
-    ConsumerHeartbeatRequest,
-    check_request,
-)
+from broker_embedded.coordinator.group.consumer.heartbeat import check_request
 from broker_embedded.coordinator.group.consumer.member import AssignmentProgress, MemberState, MemberSubscription
 from broker_embedded.coordinator.group.consumer.records import (
     RECORDS,
@@ -25,6 +21,7 @@ from broker_embedded.coordinator.group.consumer.records import (
     ResolvedRegex,
     SubscribedTopicMetadata,
 )
+from broker_embedded.coordinator.group.heartbeats import HeartbeatRequest, MembershipConfig
 from broker_embedded.coordinator.group.member_records import (
     CurrentAssignment,
     GroupEpoch,
@@ -434,9 +431,9 @@ def test_a_request_that_makes_no_sense_is_refused(fields, error):
         "topic_names": frozenset({"t"}),
         "owned": NOTHING,
     }
-    check_request(ConsumerHeartbeatRequest(**sound), ConsumerGroupConfig(), requires_member_id=True)
+    check_request(HeartbeatRequest(**sound), MembershipConfig(), requires_member_id=True)
     with pytest.raises(BrokerError) as refused:
-        check_request(ConsumerHeartbeatRequest(**{**sound, **fields}), ConsumerGroupConfig(), requires_member_id=True)
+        check_request(HeartbeatRequest(**{**sound, **fields}), MembershipConfig(), requires_member_id=True)
     assert refused.value.code is error
 
 

@@ -12,18 +12,15 @@ step sees the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
-from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
-from ..heartbeats import HeartbeatResponse, Recorder, require
+from ..heartbeats import HeartbeatRequest, HeartbeatResponse, MembershipConfig, Recorder, require
 from ..member_records import CurrentAssignment, MemberMetadata, TargetMember
-from .assignment import NOTHING, Assignment
+from .assignment import NOTHING
 from .assignors import ASSIGNORS
 from .group import ConsumerGroup
 from .member import (
@@ -36,57 +33,10 @@ from .member import (
 )
 from .reconcile import reconcile
 from .records import ConsumerRecord
-from .target import compute_target, group_changes, regex_changes, unused_regexes
+from .target import group_changes, regex_changes, spec_of, unused_regexes
 
 
-@fact
-class ConsumerGroupConfig:
-    """The settings that a KIP-848 group obeys, its own or the broker's."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 0
-    """Minimum time between two targets (KIP-1263)."""
-    max_size: int = 2_147_483_647
-    assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is the default."""
-
-
-@fact
-class ConsumerHeartbeatRequest:
-    """None and -1 mean "unchanged"."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
-    topic_names: frozenset[str] | None = None
-    topic_regex: str | None = None
-    server_assignor: str | None = None
-    owned: Assignment | None = None
-    may_describe: Callable[[str], bool] | None = None
-    """Topics that the client may describe; None: all. A pattern matches no others."""
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
-
-    @property
-    def is_full(self) -> bool:
-        """Return whether the request is full: a member that joins or lost a response sends and gets everything."""
-        subscribes = self.topic_names is not None or self.topic_regex is not None
-        says_everything = self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
-        return self.member_epoch == JOIN_EPOCH or says_everything
-
-
-ConsumerGroupRecorder: TypeAlias = Recorder[ConsumerGroup, ConsumerRecord]
-
-
-def check_request(request: ConsumerHeartbeatRequest, config: ConsumerGroupConfig, *, requires_member_id: bool) -> None:
+def check_request(request: HeartbeatRequest, config: MembershipConfig, *, requires_member_id: bool) -> None:
     """Refuse requests that are invalid for any group. Raises BrokerError."""
     require(request.group_id != "", "the group id is empty")
     require(request.instance_id != "", "the instance id is empty")
@@ -111,9 +61,9 @@ def check_request(request: ConsumerHeartbeatRequest, config: ConsumerGroupConfig
 
 def heartbeat(
     group: ConsumerGroup,
-    request: ConsumerHeartbeatRequest,
+    request: HeartbeatRequest,
     *,
-    config: ConsumerGroupConfig,
+    config: MembershipConfig,
     image: ClusterImage,
     now_ms: int,
     wall_ms: int,
@@ -125,16 +75,16 @@ def heartbeat(
             ErrorCode.FENCED_MEMBER_EPOCH,
             "the member is in a state that this broker does not know: give up all partitions and join again",
         )
-    if len(group.members) >= config.max_size and current is None and _replaced_by(group, request) is None:
-        raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, its maximum")
+    if current is None and (request.instance_id is None or group.static_member(request.instance_id) is None):
+        group.check_room(config.max_size)
     predecessor = _check_member(group, request)
     before = group.members.get(request.member_id) if predecessor is None else predecessor
-    subscription = _updated(before.subscription if before is not None else MemberSubscription(), request)
+    subscription = request.subscription(before.subscription if before is not None else MemberSubscription())
     changed_regexes = regex_changes(  # refuses a wrong pattern
         group, subscription, image=image, wall_ms=wall_ms, may_describe=request.may_describe
     )
 
-    recorder = ConsumerGroupRecorder(group, group.replay)
+    recorder = Recorder(group)
     if predecessor is not None and predecessor.member_id != request.member_id:
         _take_over(recorder, predecessor, request.member_id)
     known = group.members.get(request.member_id)
@@ -147,10 +97,9 @@ def heartbeat(
         recorder.add(regex)
     for change in group_changes(group, image=image, force=must_assign):
         recorder.add(change)
-    if group.epoch > group.assignment_epoch and group.may_assign(now_ms, config.assignment_interval_ms):
-        group.assigned_at_ms = now_ms
-        for change in compute_target(group, ASSIGNORS[group.assignor(config.assignors[0])]):
-            recorder.add(change)
+    if group.must_assign(now_ms, config.assignment_interval_ms):
+        assign = ASSIGNORS[group.assignor(config.assignors[0])]
+        recorder.set_target(assign(spec_of(group)), now_ms=now_ms)
 
     for unused in unused_regexes(group):
         recorder.add(unused)
@@ -169,7 +118,7 @@ def heartbeat(
     )
 
 
-def _reconcile(recorder: ConsumerGroupRecorder, request: ConsumerHeartbeatRequest, now_ms: int) -> None:
+def _reconcile(recorder: Recorder[ConsumerGroup], request: HeartbeatRequest, now_ms: int) -> None:
     group = recorder.group
     member = group.members[request.member_id]
     progress = member.progress
@@ -195,7 +144,7 @@ def _reconcile(recorder: ConsumerGroupRecorder, request: ConsumerHeartbeatReques
 # -- who is it?
 
 
-def _check_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember | None:
+def _check_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
     """Return the static member that the request's member is or replaces, None for a dynamic member. Raises
     BrokerError.
     """
@@ -204,9 +153,7 @@ def _check_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> Co
         if member is not None:
             _check_epoch(member, request)
         elif request.member_epoch != JOIN_EPOCH:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of group {group.group_id}"
-            )
+            raise group.unknown_member(request.member_id)
         return None
     current = group.static_member(request.instance_id)
     if request.member_epoch == JOIN_EPOCH:
@@ -222,7 +169,7 @@ def _check_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> Co
     return member
 
 
-def check_static_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember:
+def check_static_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember:
     """Return the member that holds the instance id, if it sent the request. Raises BrokerError otherwise."""
     assert request.instance_id is not None
     current = group.static_member(request.instance_id)
@@ -236,7 +183,7 @@ def check_static_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest)
     return current
 
 
-def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
     """Check the member epoch. An older one is accepted once: the response with the newer one may have been lost."""
     progress = member.progress
     if request.member_epoch in (progress.epoch, JOIN_EPOCH):
@@ -251,41 +198,11 @@ def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeatRequest) -> N
         )
 
 
-def _replaced_by(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember | None:
-    return None if request.instance_id is None else group.static_member(request.instance_id)
-
-
-def _take_over(recorder: ConsumerGroupRecorder, old: ConsumerMember, member_id: str) -> None:
+def _take_over(recorder: Recorder[ConsumerGroup], old: ConsumerMember, member_id: str) -> None:
     """Give a returning static member its predecessor's state under the new id."""
     target = recorder.group.target_of(old)
-    recorder.add(CurrentAssignment(member_id=old.member_id, progress=None))
-    recorder.add(TargetMember(member_id=old.member_id, assignment=None))
-    recorder.add(MemberMetadata(member_id=old.member_id, subscription=None))
+    recorder.remove(old.member_id)
     recorder.add(MemberMetadata(member_id=member_id, subscription=old.subscription))
     recorder.add(TargetMember(member_id=member_id, assignment=target))
     came_back = replace(old.progress, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     recorder.add(CurrentAssignment(member_id=member_id, progress=came_back))
-
-
-# -- what changed?
-
-
-def _updated(before: MemberSubscription, request: ConsumerHeartbeatRequest) -> MemberSubscription:
-    """Return the subscription: missing fields stay, but a joining member sends all."""
-    is_joining = request.member_epoch == JOIN_EPOCH
-    names, regex = request.topic_names, request.topic_regex
-    keeps_names = names is None and not is_joining
-    keeps_regex = regex is None and not is_joining
-    return MemberSubscription(
-        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        topic_names=before.topic_names if keeps_names else (names or frozenset()),
-        # An empty pattern says that there is none any more.
-        topic_regex=before.topic_regex if keeps_regex else (regex or None),
-        rebalance_timeout_ms=(
-            before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
-        ),
-        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
-    )

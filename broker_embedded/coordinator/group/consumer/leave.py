@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
-from ottla_wire.protocol import ErrorCode
 
-from ..heartbeats import HeartbeatResponse
-from ..member_records import CurrentAssignment, MemberMetadata, TargetMember
+from ..heartbeats import HeartbeatRequest, HeartbeatResponse, Recorder
+from ..member_records import CurrentAssignment
 from .assignment import NOTHING
 from .group import ConsumerGroup
-from .heartbeat import ConsumerGroupRecorder, ConsumerHeartbeatRequest, check_static_member
+from .heartbeat import check_static_member
 from .member import LEAVE_STATIC_EPOCH, MemberState
 from .records import ConsumerRecord
 from .target import group_changes, unused_regexes
 
 
 def leave(
-    group: ConsumerGroup, request: ConsumerHeartbeatRequest, *, image: ClusterImage
+    group: ConsumerGroup, request: HeartbeatRequest, *, image: ClusterImage
 ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
     """Remove a member: epoch -1 leaves, -2 (static members) leaves and keeps the place for a session. BrokerError if
     unknown."""
     if request.instance_id is None:
         if request.member_id not in group.members:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of group {group.group_id}"
-            )
+            raise group.unknown_member(request.member_id)
     else:
         check_static_member(group, request)
     response = HeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == LEAVE_STATIC_EPOCH:
         progress = group.members[request.member_id].progress
         away = replace(progress, epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
-        recorder = ConsumerGroupRecorder(group, group.replay)
+        recorder = Recorder(group)
         recorder.add(CurrentAssignment(member_id=request.member_id, progress=away))
         group.rebalance_deadlines_ms.pop(request.member_id, None)
         return recorder.records, response
@@ -43,7 +39,7 @@ def leave(
 
 def expire(group: ConsumerGroup, *, image: ClusterImage, now_ms: int) -> list[ConsumerRecord]:
     """Remove members with an expired session, or with partitions kept beyond the rebalance timeout."""
-    silent = {member_id for member_id, deadline_ms in group.session_deadlines_ms.items() if deadline_ms <= now_ms}
+    silent = set(group.silent_members(now_ms))
     stuck = set()
     for member_id, (deadline_ms, epoch) in list(group.rebalance_deadlines_ms.items()):
         if deadline_ms > now_ms:
@@ -60,11 +56,9 @@ def expire(group: ConsumerGroup, *, image: ClusterImage, now_ms: int) -> list[Co
 
 def remove_members(group: ConsumerGroup, member_ids: list[str], *, image: ClusterImage) -> list[ConsumerRecord]:
     """Remove members. Their partitions are free at once; the next heartbeat of any member computes the new target."""
-    recorder = ConsumerGroupRecorder(group, group.replay)
+    recorder = Recorder(group)
     for member_id in member_ids:
-        recorder.add(CurrentAssignment(member_id=member_id, progress=None))
-        recorder.add(TargetMember(member_id=member_id, assignment=None))
-        recorder.add(MemberMetadata(member_id=member_id, subscription=None))
+        recorder.remove(member_id)
     for regex in unused_regexes(group):
         recorder.add(regex)
     for change in group_changes(group, image=image, force=True):

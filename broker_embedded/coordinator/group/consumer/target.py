@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from broker_embedded.metadata.image import ClusterImage
 
-from ..member_records import GroupEpoch, TargetEpoch, TargetMember
-from .assignment import NOTHING, Assignment
+from ..member_records import GroupEpoch
+from .assignment import NOTHING
 from .assignors import GroupSpec, MemberSpec
 from .group import ConsumerGroup
 from .member import MemberSubscription
 from .records import ConsumerRecord, PartitionMetadata, Regex, ResolvedRegex, SubscribedTopicMetadata
 from .topic_pattern import SubscriptionPattern
-
-Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 
 
 def group_changes(group: ConsumerGroup, *, image: ClusterImage, force: bool) -> Iterator[ConsumerRecord]:
@@ -84,21 +82,6 @@ def unused_regexes(group: ConsumerGroup) -> list[Regex]:
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
     compiled = SubscriptionPattern(pattern)
     return frozenset(name for name in names if compiled.matches(name))
-
-
-def compute_target(group: ConsumerGroup, assignor: Assignor) -> list[ConsumerRecord]:
-    """Return the target for the group's epoch: the differences from the last one, and its epoch."""
-    new = assignor(spec_of(group))
-    records: list[ConsumerRecord] = [
-        TargetMember(member_id=member_id, assignment=assignment)
-        for member_id, assignment in new.items()
-        if group.targets.get(member_id) != assignment
-    ]
-    records += [
-        TargetMember(member_id=member_id, assignment=None) for member_id in group.targets if member_id not in new
-    ]
-    records.append(TargetEpoch(epoch=group.epoch))
-    return records
 
 
 def spec_of(group: ConsumerGroup) -> GroupSpec:

@@ -11,50 +11,22 @@ Yields records and a response; nothing is changed here, except that records are 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TypeAlias
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.share.session import LONGEST_MEMBER_ID
-from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from ..consumer.assignment import NOTHING
 from ..consumer.member import JOIN_EPOCH, LEAVE_EPOCH, AssignmentProgress, MemberSubscription
-from ..heartbeats import HeartbeatResponse, Recorder, require
-from ..member_records import CurrentAssignment, GroupEpoch, MemberMetadata, TargetEpoch, TargetMember
+from ..heartbeats import HeartbeatRequest, HeartbeatResponse, MembershipConfig, Recorder, require
+from ..member_records import CurrentAssignment, GroupEpoch, MemberMetadata
 from .assignor import assign_simple
 from .group import ShareGroup
 from .records import ShareRecord
 
 
-@fact
-class ShareGroupConfig:
-    """The settings that a share group's membership obeys, its own or the broker's."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 0
-    max_size: int = 200
-
-
-@fact
-class ShareHeartbeat:
-    """The request. `topic_names` None: unchanged."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topic_names: frozenset[str] | None = None
-
-
-ShareGroupRecorder: TypeAlias = Recorder[ShareGroup, ShareRecord]
-
-
-def check_request(request: ShareHeartbeat) -> None:
+def check_request(request: HeartbeatRequest) -> None:
     """Refuse requests that are invalid for any group. Raises BrokerError."""
     require(request.group_id != "", "the group id is empty")
     require(0 < len(request.member_id) <= LONGEST_MEMBER_ID, "a member id has 1 to 36 characters")
@@ -66,9 +38,9 @@ def check_request(request: ShareHeartbeat) -> None:
 
 def heartbeat(
     group: ShareGroup,
-    request: ShareHeartbeat,
+    request: HeartbeatRequest,
     *,
-    config: ShareGroupConfig,
+    config: MembershipConfig,
     image: ClusterImage,
     now_ms: int,
     wall_ms: int,
@@ -77,78 +49,68 @@ def heartbeat(
     member = group.members.get(request.member_id)
     if member is None:
         if request.member_epoch != JOIN_EPOCH:
-            raise _unknown(group, request)
-        if len(group.members) >= config.max_size:
-            raise BrokerError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, its maximum"
-            )
+            raise group.unknown_member(request.member_id)
+        group.check_room(config.max_size)
     elif request.member_epoch not in (JOIN_EPOCH, member.progress.epoch, member.progress.previous_epoch):
         raise BrokerError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"member epoch {request.member_epoch}, the coordinator is at {member.progress.epoch}: join again",
         )
     before = MemberSubscription() if member is None else member.subscription
-    subscription = MemberSubscription(
-        topic_names=before.topic_names if request.topic_names is None else request.topic_names,
-        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-    )
-    recorder = ShareGroupRecorder(group, group.replay)
+    subscription = request.subscription(before)
+    recorder = Recorder(group)
     if member is None or member.subscription != subscription:
         recorder.add(MemberMetadata(member_id=request.member_id, subscription=subscription))
     must_assign = member is None or before.topic_names != subscription.topic_names
     _update_epoch(recorder, image=image, force=must_assign)
-    if group.epoch > group.assignment_epoch and group.may_assign(now_ms, config.assignment_interval_ms):
-        group.assigned_at_ms = now_ms
-        _assign(recorder, image=image, wall_ms=wall_ms)
+    if group.must_assign(now_ms, config.assignment_interval_ms):
+        target = assign_simple(group.subscriptions(image), group.subscribed_topics(image))
+        recorder.set_target(target, now_ms=now_ms, wall_ms=wall_ms)
     progress = group.members[request.member_id].progress
-    target = group.targets.get(request.member_id, NOTHING)
+    assigned = group.targets.get(request.member_id, NOTHING)
     moved = AssignmentProgress(
         epoch=group.assignment_epoch,
         previous_epoch=progress.epoch if progress.epoch != group.assignment_epoch else progress.previous_epoch,
-        assigned=target,
+        assigned=assigned,
     )
     if moved != progress:
         recorder.add(CurrentAssignment(member_id=request.member_id, progress=moved))
     group.session_deadlines_ms[request.member_id] = now_ms + config.session_timeout_ms
-    is_sent = request.member_epoch == JOIN_EPOCH or request.topic_names is not None or target != progress.assigned
+    is_sent = request.member_epoch == JOIN_EPOCH or request.topic_names is not None or assigned != progress.assigned
     return recorder.records, HeartbeatResponse(
         member_id=request.member_id,
         member_epoch=moved.epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
-        assignment=target if is_sent or request.member_epoch != moved.epoch else None,
+        assignment=assigned if is_sent or request.member_epoch != moved.epoch else None,
     )
 
 
 def leave(
-    group: ShareGroup, request: ShareHeartbeat, *, image: ClusterImage
+    group: ShareGroup, request: HeartbeatRequest, *, image: ClusterImage
 ) -> tuple[list[ShareRecord], HeartbeatResponse]:
     """Remove a member that says that it leaves. BrokerError if it is unknown."""
     if request.member_id not in group.members:
-        raise _unknown(group, request)
+        raise group.unknown_member(request.member_id)
     response = HeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_EPOCH)
     return remove_members(group, [request.member_id], image=image), response
 
 
 def expire(group: ShareGroup, *, image: ClusterImage, now_ms: int) -> list[ShareRecord]:
     """Remove the members whose session has expired."""
-    gone = [member_id for member_id, deadline_ms in group.session_deadlines_ms.items() if deadline_ms <= now_ms]
+    gone = group.silent_members(now_ms)
     return remove_members(group, gone, image=image) if gone else []
 
 
 def remove_members(group: ShareGroup, member_ids: list[str], *, image: ClusterImage) -> list[ShareRecord]:
     """Remove members. The next heartbeat of any other computes the new target."""
-    recorder = ShareGroupRecorder(group, group.replay)
+    recorder = Recorder(group)
     for member_id in member_ids:
-        recorder.add(CurrentAssignment(member_id=member_id, progress=None))
-        recorder.add(TargetMember(member_id=member_id, assignment=None))
-        recorder.add(MemberMetadata(member_id=member_id, subscription=None))
+        recorder.remove(member_id)
     _update_epoch(recorder, image=image, force=True)
     return recorder.records
 
 
-def _update_epoch(recorder: ShareGroupRecorder, *, image: ClusterImage, force: bool) -> None:
+def _update_epoch(recorder: Recorder[ShareGroup], *, image: ClusterImage, force: bool) -> None:
     """Move the group epoch if `force`, or if the subscribed topics changed."""
     group = recorder.group
     if not force and group.checked_image is image:
@@ -165,19 +127,3 @@ def _hash_of(topics: dict[bytes, int]) -> int:
         return 0
     text = b"".join(topic_id + count.to_bytes(4, "big") for topic_id, count in sorted(topics.items()))
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
-
-
-def _assign(recorder: ShareGroupRecorder, *, image: ClusterImage, wall_ms: int) -> None:
-    """Add the differences of the new target from the last one, and its epoch."""
-    group = recorder.group
-    new = assign_simple(group.subscriptions(image), group.subscribed_topics(image))
-    for member_id, assignment in new.items():
-        if group.targets.get(member_id) != assignment:
-            recorder.add(TargetMember(member_id=member_id, assignment=assignment))
-    for member_id in [each for each in group.targets if each not in new]:
-        recorder.add(TargetMember(member_id=member_id, assignment=None))
-    recorder.add(TargetEpoch(epoch=group.epoch, timestamp_ms=wall_ms))
-
-
-def _unknown(group: ShareGroup, request: ShareHeartbeat) -> BrokerError:
-    return BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of group {group.group_id}")
