@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from enum import Enum
 from typing import Generic, TypeVar
 
 from broker_embedded.common.errors import BrokerError
@@ -36,6 +37,11 @@ class TimedGroup(ABC, Generic[R]):
         """When the target was computed, if on this broker."""
         self.checked_image: ClusterImage | None = None
         """The metadata image whose topics are reflected in the group epoch."""
+
+    @property
+    @abstractmethod
+    def state(self) -> Enum:
+        """The value is the name that clients see."""
 
     @abstractmethod
     def replay(self, record: R) -> None:

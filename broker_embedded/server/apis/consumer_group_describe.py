@@ -20,34 +20,20 @@ MEMBER_USES_CONSUMER_PROTOCOL = 1
 
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
-    return describe_groups(request, lambda group_id: _describe(ctx, group_id), kind="consumer")
+    groups, image = ctx.services.groups, ctx.services.metadata.image
 
+    def member_fields(group: ConsumerGroup, member: ConsumerMember) -> Body:
+        return {
+            "instance_id": member.subscription.instance_id,
+            "subscribed_topic_regex": member.subscription.topic_regex,
+            "target_assignment": assignment_body(image, group.target_of(member)),
+            "member_type": MEMBER_USES_CONSUMER_PROTOCOL,
+        }
 
-def _describe(ctx: RequestContext[Needs], group_id: str) -> Body | None:
-    group = ctx.services.groups.shard_of(group_id).consumer.get(group_id)
-    if group is None:
-        return None
-    return {
-        "group_state": group.state.value,
-        "group_epoch": group.epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "assignor_name": group.assignor(ctx.services.groups.config().consumer.assignors[0]),
-        "members": [_member(ctx, group, member) for member in group.members.values()],
-    }
-
-
-def _member(ctx: RequestContext[Needs], group: ConsumerGroup, member: ConsumerMember) -> Body:
-    subscription, image = member.subscription, ctx.services.metadata.image
-    return {
-        "member_id": member.member_id,
-        "instance_id": subscription.instance_id,
-        "rack_id": subscription.rack_id,
-        "member_epoch": member.progress.epoch,
-        "client_id": subscription.client_id,
-        "client_host": subscription.client_host,
-        "subscribed_topic_names": sorted(subscription.topic_names),
-        "subscribed_topic_regex": subscription.topic_regex,
-        "assignment": assignment_body(image, member.progress.assigned),
-        "target_assignment": assignment_body(image, group.target_of(member)),
-        "member_type": MEMBER_USES_CONSUMER_PROTOCOL,
-    }
+    return describe_groups(
+        ctx,
+        request,
+        lambda group_id: groups.shard_of(group_id).consumer,
+        assignor=lambda group: group.assignor(groups.config().consumer.assignors[0]),
+        member_fields=member_fields,
+    )

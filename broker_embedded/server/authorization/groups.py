@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
@@ -11,11 +12,13 @@ from broker_embedded.security.refusal import refusal, require
 from broker_embedded.server.authorization.guards import (
     adding,
     amended,
+    only_described,
     require_on_cluster,
+    sort_names,
     with_fields,
 )
 from broker_embedded.server.authorization.operations import of_group
-from broker_embedded.server.authorization.topics import sort_topics
+from broker_embedded.server.authorization.topics import identity_of, names_of, refused_partitions, sort_topics
 from broker_embedded.server.handling.group_bodies import undescribed_group
 from broker_embedded.server.handling.replies import error_fields
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -26,9 +29,7 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import Services
 
 _GROUP, _TOPIC = AclResource.GROUP, AclResource.TOPIC
-COMMIT_IDS_FROM = 10
 FETCH_GROUPS_FROM = 8
-FETCH_IDS_FROM = 10
 FIND_SEVERAL_FROM = 4
 _COORDINATED = {0: AclResource.GROUP, 1: AclResource.TRANSACTIONAL_ID}
 _SHARE = 2
@@ -44,7 +45,7 @@ def find_coordinator(rights: Rights, ctx: RequestContext[Services], request: Mes
     if ctx.api_version < FIND_SEVERAL_FROM:
         require(rights, AclOperation.DESCRIBE, resource, request.key)
         return handler(ctx, request)
-    allowed, refused = _sort(rights, AclOperation.DESCRIBE, resource, request.coordinator_keys)
+    allowed, refused = sort_names(rights, AclOperation.DESCRIBE, resource, request.coordinator_keys)
     nowhere = {"node_id": -1, "host": "", "port": -1}
     denied = [{"key": key, **nowhere, **error_fields(error)} for key, error in refused]
     if not allowed and denied:
@@ -53,20 +54,12 @@ def find_coordinator(rights: Rights, ctx: RequestContext[Services], request: Mes
     return adding(ctx, ApiKey.FIND_COORDINATOR, answer, "coordinators", denied)
 
 
-def _sort(
-    rights: Rights, operation: AclOperation, resource: AclResource, names: list[str]
-) -> tuple[list[str], list[tuple[str, BrokerError]]]:
-    allowed = [name for name in names if rights.allows(operation, resource, name)]
-    refused = [name for name in names if not rights.allows(operation, resource, name)]
-    return allowed, [(name, refusal(rights, operation, resource, name)) for name in refused]
-
-
 # --- looking at groups
 
 
 def describe_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DescribeGroups: DESCRIBE on each group."""
-    allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.groups)
+    allowed, refused = sort_names(rights, AclOperation.DESCRIBE, _GROUP, request.groups)
     empty = {"group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
     denied = [{"group_id": name, **empty, **error_fields(error)} for name, error in refused]
 
@@ -78,22 +71,11 @@ def describe_groups(rights: Rights, ctx: RequestContext[Services], request: Mess
     return amended(ctx, ApiKey.DESCRIBE_GROUPS, handler(ctx, with_fields(request, groups=allowed)), amend)
 
 
-def consumer_group_describe(
-    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
-) -> Response:
-    """ConsumerGroupDescribe: DESCRIBE on each group, and on every topic that its members have or shall have."""
-    return _group_describe(rights, ctx, request, handler, ApiKey.CONSUMER_GROUP_DESCRIBE)
-
-
-def share_group_describe(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """ShareGroupDescribe: the same."""
-    return _group_describe(rights, ctx, request, handler, ApiKey.SHARE_GROUP_DESCRIBE)
-
-
 def _group_describe(
-    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler, api: ApiKey
+    api: ApiKey, rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
-    allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.group_ids)
+    """DESCRIBE on each group, and on every topic that its members have or shall have."""
+    allowed, refused = sort_names(rights, AclOperation.DESCRIBE, _GROUP, request.group_ids)
     denied = [undescribed_group(name, error, state="") for name, error in refused]
 
     def shown(group: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +94,10 @@ def _group_describe(
 
     answer = handler(ctx, with_fields(request, group_ids=allowed))
     return amended(ctx, api, answer, amend)
+
+
+consumer_group_describe = partial(_group_describe, ApiKey.CONSUMER_GROUP_DESCRIBE)
+share_group_describe = partial(_group_describe, ApiKey.SHARE_GROUP_DESCRIBE)
 
 
 def _topics_of(group: dict[str, Any]) -> set[str]:
@@ -141,15 +127,14 @@ def list_groups(rights: Rights, ctx: RequestContext[Services], request: Message,
         return answer
 
     def amend(body: Body) -> Body:
-        groups = [each for each in body["groups"] if rights.allows(AclOperation.DESCRIBE, _GROUP, each["group_id"])]
-        return {**body, "groups": groups}
+        return {**body, "groups": only_described(rights, _GROUP, body["groups"], "group_id")}
 
     return amended(ctx, ApiKey.LIST_GROUPS, answer, amend)
 
 
 def delete_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DeleteGroups: DELETE on each group."""
-    allowed, refused = _sort(rights, AclOperation.DELETE, _GROUP, request.groups_names)
+    allowed, refused = sort_names(rights, AclOperation.DELETE, _GROUP, request.groups_names)
     answer = handler(ctx, with_fields(request, groups_names=allowed))
     denied = [{"group_id": name, "error_code": int(error.code)} for name, error in refused]
     return adding(ctx, ApiKey.DELETE_GROUPS, answer, "results", denied)
@@ -161,37 +146,17 @@ def delete_groups(rights: Rights, ctx: RequestContext[Services], request: Messag
 def offset_commit(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """OffsetCommit: READ on the group and on each topic."""
     require(rights, AclOperation.READ, _GROUP, request.group_id)
-    return committing(ApiKey.OFFSET_COMMIT, rights, ctx, request, handler, by_id=ctx.api_version >= COMMIT_IDS_FROM)
+    return committing(ApiKey.OFFSET_COMMIT, rights, ctx, request, handler)
 
 
 def committing(
-    api: ApiKey,
-    rights: Rights,
-    ctx: RequestContext[Services],
-    request: Message,
-    handler: Handler,
-    *,
-    by_id: bool = False,
+    api: ApiKey, rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
     """READ on each topic of a request that commits or deletes offsets."""
-    names = ctx.services.metadata.image.topic_names
-    allowed, refused = sort_topics(
-        rights,
-        AclOperation.READ,
-        request.topics,
-        lambda topic: names.get(topic.topic_id) if by_id else topic.name,
-    )
+    allowed, refused = sort_topics(rights, AclOperation.READ, request.topics, names_of(ctx))
     if not refused:
         return handler(ctx, request)
-    denied = [
-        {
-            ("topic_id" if by_id else "name"): topic.topic_id if by_id else topic.name,
-            "partitions": [
-                {"partition_index": each.partition_index, "error_code": int(error.code)} for each in topic.partitions
-            ],
-        }
-        for topic, error in refused
-    ]
+    denied = [refused_partitions(topic, error) for topic, error in refused]
     return adding(ctx, api, handler(ctx, with_fields(request, topics=allowed)), "topics", denied)
 
 
@@ -222,7 +187,8 @@ def offset_fetch(rights: Rights, ctx: RequestContext[Services], request: Message
         if group["error_code"]:
             return group
         refused = topics_denied.get(group["group_id"])
-        topics = _only_described(rights, group["topics"]) if refused is None else [*group["topics"], *refused]
+        topics = group["topics"]
+        topics = only_described(rights, _TOPIC, topics, "name") if refused is None else [*topics, *refused]
         return {**group, "topics": topics}
 
     answer = handler(ctx, with_fields(request, groups=allowed))
@@ -239,12 +205,11 @@ def _fetch_of_one(rights: Rights, ctx: RequestContext[Services], request: Messag
         topics = [_unfetched(topic, error) for topic in request.topics or ()]
         return {"throttle_time_ms": 0, "topics": topics, "error_code": int(error.code)}
     if request.topics is None:
-        answer = handler(ctx, request)
         return amended(
             ctx,
             ApiKey.OFFSET_FETCH,
-            answer,
-            lambda body: {**body, "topics": _only_described(rights, body["topics"])},
+            handler(ctx, request),
+            lambda body: {**body, "topics": only_described(rights, _TOPIC, body["topics"], "name")},
         )
     allowed, refused = _sort_fetched(rights, ctx, request.topics)
     return adding(ctx, ApiKey.OFFSET_FETCH, handler(ctx, with_fields(request, topics=allowed)), "topics", refused)
@@ -253,22 +218,13 @@ def _fetch_of_one(rights: Rights, ctx: RequestContext[Services], request: Messag
 def _sort_fetched(
     rights: Rights, ctx: RequestContext[Services], topics: list[Message]
 ) -> tuple[list[Message], list[Body]]:
-    names = ctx.services.metadata.image.topic_names
-    by_id = ctx.api_version >= FETCH_IDS_FROM
-    allowed, refused = sort_topics(
-        rights, AclOperation.DESCRIBE, topics, lambda topic: names.get(topic.topic_id) if by_id else topic.name
-    )
+    allowed, refused = sort_topics(rights, AclOperation.DESCRIBE, topics, names_of(ctx))
     return allowed, [_unfetched(topic, error) for topic, error in refused]
 
 
-def _only_described(rights: Rights, topics: list[Body]) -> list[Body]:
-    return [each for each in topics if rights.allows(AclOperation.DESCRIBE, _TOPIC, each["name"])]
-
-
 def _unfetched(topic: Message, error: BrokerError) -> Body:
-    key = "topic_id" if "topic_id" in topic.FIELDS else "name"
     return {
-        key: getattr(topic, key),
+        **identity_of(topic),
         "partitions": [
             {
                 "partition_index": index,

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
@@ -68,6 +69,25 @@ def both(first: Guard, second: Guard) -> Guard:
     return lambda rights, ctx, request, handler: first(
         rights, ctx, request, lambda ctx, request: second(rights, ctx, request, handler)
     )
+
+
+def sort_names(
+    rights: Rights, operation: AclOperation, resource: AclResource, names: Iterable[str]
+) -> tuple[list[str], list[tuple[str, BrokerError]]]:
+    """Split the names of resources into allowed and refused ones."""
+    allowed: list[str] = []
+    refused: list[tuple[str, BrokerError]] = []
+    for name in names:
+        if rights.allows(operation, resource, name):
+            allowed.append(name)
+        else:
+            refused.append((name, refusal(rights, operation, resource, name)))
+    return allowed, refused
+
+
+def only_described(rights: Rights, resource: AclResource, bodies: Iterable[Body], field: str) -> list[Body]:
+    """Return the parts of a response whose resource, named by `field`, may be described."""
+    return [each for each in bodies if rights.allows(AclOperation.DESCRIBE, resource, each[field])]
 
 
 def with_fields(request: Message, **fields: Any) -> Message:

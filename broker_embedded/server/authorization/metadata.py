@@ -11,7 +11,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.refusal import refusal
-from broker_embedded.server.authorization.guards import amended, with_fields
+from broker_embedded.server.authorization.guards import amended, only_described, with_fields
 from broker_embedded.server.authorization.operations import operations_on, operations_on_cluster
 from ottla_wire.protocol import ZERO_UUID, ApiKey
 from ottla_wire.protocol.message import Message
@@ -44,7 +44,7 @@ def metadata(rights: Rights, ctx: RequestContext[Services], request: Message, ha
     def amend(body: Body) -> Body:
         topics = body["topics"]
         if asks_for_all:
-            topics = [each for each in topics if rights.allows(AclOperation.DESCRIBE, _TOPIC, each["name"])]
+            topics = only_described(rights, _TOPIC, topics, "name")
         if ctx.api_version >= OPERATIONS_FROM and request.include_topic_authorized_operations:
             for each in topics:
                 if each["name"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _TOPIC = AclResource.TOPIC
 _ATTRIBUTES_AT = 22
 _TRANSACTIONAL = 0x10
-PRODUCE_IDS_FROM = 13
 DELETE_TOPICS_IDS_FROM = 6
 
 Refused = Callable[[Any, BrokerError], Any]
@@ -49,6 +49,25 @@ def sort_topics(
         else:
             refused.append((topic, refusal(rights, operation, _TOPIC, name)))
     return allowed, refused
+
+
+def names_of(ctx: RequestContext[Services]) -> Callable[[Message], str | None]:
+    """Return what gives the name of a topic of a request that has it by name or, in later versions, by id."""
+    names = ctx.services.metadata.image.topic_names
+    return lambda topic: topic.name if "name" in topic.FIELDS else names.get(topic.topic_id)
+
+
+def identity_of(topic: Message) -> Body:
+    """Return the field by which a request has a topic."""
+    field = "name" if "name" in topic.FIELDS else "topic_id"
+    return {field: getattr(topic, field)}
+
+
+def refused_partitions(topic: Message, error: BrokerError, **fields: Any) -> Body:
+    """Return the result of a refused topic; `fields` are what its partitions say besides the error."""
+    code = int(error.code)
+    partitions = [{"partition_index": each.partition_index, "error_code": code, **fields} for each in topic.partitions]
+    return {**identity_of(topic), "partitions": partitions}
 
 
 def _each_topic(
@@ -83,14 +102,7 @@ def produce(rights: Rights, ctx: RequestContext[Services], request: Message, han
         identity = request.transactional_id
         if identity is None or not rights.allows(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, identity):
             raise refusal(rights, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, identity or "")
-    names = ctx.services.metadata.image.topic_names
-    by_id = ctx.api_version >= PRODUCE_IDS_FROM
-    allowed, refused = sort_topics(
-        rights,
-        AclOperation.WRITE,
-        request.topic_data,
-        lambda topic: names.get(topic.topic_id) if by_id else topic.name,
-    )
+    allowed, refused = sort_topics(rights, AclOperation.WRITE, request.topic_data, names_of(ctx))
     if not refused:
         return handler(ctx, request)
     answer = handler(ctx, with_fields(request, topic_data=allowed))
@@ -157,25 +169,9 @@ def _unread(partition: int) -> Body:
     }
 
 
-def _no_offsets(topic: Message, error: BrokerError) -> Body:
-    partitions = [
-        {"partition_index": each.partition_index, "error_code": int(error.code), "timestamp": -1, "offset": -1}
-        for each in topic.partitions
-    ]
-    return {"name": topic.name, "partitions": partitions}
-
-
 def _no_epochs(topic: Message, error: BrokerError) -> Body:
     partitions = [{"partition": each.partition, "error_code": int(error.code)} for each in topic.partitions]
     return {"topic": topic.topic, "partitions": partitions}
-
-
-def _nothing_deleted(topic: Message, error: BrokerError) -> Body:
-    partitions = [
-        {"partition_index": each.partition_index, "low_watermark": -1, "error_code": int(error.code)}
-        for each in topic.partitions
-    ]
-    return {"name": topic.name, "partitions": partitions}
 
 
 def _no_producers(topic: Message, error: BrokerError) -> Body:
@@ -183,7 +179,9 @@ def _no_producers(topic: Message, error: BrokerError) -> Body:
     return {"name": topic.name, "partitions": partitions}
 
 
-list_offsets = _each_topic(ApiKey.LIST_OFFSETS, AclOperation.DESCRIBE, _no_offsets)
+list_offsets = _each_topic(
+    ApiKey.LIST_OFFSETS, AclOperation.DESCRIBE, partial(refused_partitions, timestamp=-1, offset=-1)
+)
 offset_for_leader_epoch = _each_topic(
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     AclOperation.DESCRIBE,
@@ -191,7 +189,7 @@ offset_for_leader_epoch = _each_topic(
     unless_on_cluster=AclOperation.CLUSTER_ACTION,
     name="topic",
 )
-delete_records = _each_topic(ApiKey.DELETE_RECORDS, AclOperation.DELETE, _nothing_deleted)
+delete_records = _each_topic(ApiKey.DELETE_RECORDS, AclOperation.DELETE, partial(refused_partitions, low_watermark=-1))
 describe_producers = _each_topic(ApiKey.DESCRIBE_PRODUCERS, AclOperation.READ, _no_producers)
 
 

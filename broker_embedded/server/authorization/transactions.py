@@ -9,7 +9,13 @@ from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResourc
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.refusal import refusal, require
 from broker_embedded.server.authorization.groups import committing
-from broker_embedded.server.authorization.guards import amended, require_on_cluster, with_fields
+from broker_embedded.server.authorization.guards import (
+    amended,
+    only_described,
+    require_on_cluster,
+    sort_names,
+    with_fields,
+)
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
 
 _ID, _TOPIC = AclResource.TRANSACTIONAL_ID, AclResource.TOPIC
 ADD_PARTITIONS_OF_BROKERS_FROM = 4
-TXN_COMMIT_IDS_FROM = 6
 
 
 def init_producer_id(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
@@ -81,32 +86,22 @@ def txn_offset_commit(rights: Rights, ctx: RequestContext[Services], request: Me
     """TxnOffsetCommit: WRITE on the transactional id, READ on the group and on each topic."""
     require(rights, AclOperation.WRITE, _ID, request.transactional_id)
     require(rights, AclOperation.READ, AclResource.GROUP, request.group_id)
-    by_id = ctx.api_version >= TXN_COMMIT_IDS_FROM
-    return committing(ApiKey.TXN_OFFSET_COMMIT, rights, ctx, request, handler, by_id=by_id)
+    return committing(ApiKey.TXN_OFFSET_COMMIT, rights, ctx, request, handler)
 
 
 def describe_transactions(
     rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
     """DescribeTransactions: DESCRIBE on each transactional id; topics without DESCRIBE are left out."""
-    ids = request.transactional_ids
-    allowed = [each for each in ids if rights.allows(AclOperation.DESCRIBE, _ID, each)]
-    refused = [each for each in ids if not rights.allows(AclOperation.DESCRIBE, _ID, each)]
+    allowed, refused = sort_names(rights, AclOperation.DESCRIBE, _ID, request.transactional_ids)
     denied = [
-        {
-            "error_code": int(refusal(rights, AclOperation.DESCRIBE, _ID, each).code),
-            "transactional_id": each,
-            "transaction_state": "",
-            "topics": [],
-        }
-        for each in refused
+        {"error_code": int(error.code), "transactional_id": each, "transaction_state": "", "topics": []}
+        for each, error in refused
     ]
 
     def amend(body: Body) -> Body:
         for state in body["transaction_states"]:
-            state["topics"] = [
-                each for each in state["topics"] if rights.allows(AclOperation.DESCRIBE, _TOPIC, each["topic"])
-            ]
+            state["topics"] = only_described(rights, _TOPIC, state["topics"], "topic")
         return {**body, "transaction_states": [*body["transaction_states"], *denied]}
 
     answer = handler(ctx, with_fields(request, transactional_ids=allowed))
@@ -117,11 +112,7 @@ def list_transactions(rights: Rights, ctx: RequestContext[Services], request: Me
     """ListTransactions: transactions with DESCRIBE."""
 
     def amend(body: Body) -> Body:
-        states = [
-            each
-            for each in body["transaction_states"]
-            if rights.allows(AclOperation.DESCRIBE, _ID, each["transactional_id"])
-        ]
-        return {**body, "transaction_states": states}
+        states = body["transaction_states"]
+        return {**body, "transaction_states": only_described(rights, _ID, states, "transactional_id")}
 
     return amended(ctx, ApiKey.LIST_TRANSACTIONS, handler(ctx, request), amend)
