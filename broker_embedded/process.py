@@ -63,15 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster = Cluster(
             brokers=options.brokers,
             port=options.port,
-            ports=_ports(options.ports),
+            ports=_numbers("--ports", options.ports, "numbers below 65536", below=65_536),
             first_broker_id=options.first_broker_id,
             advertised_host=options.advertised_host,
             listen_host=options.listen,
             data_dir=options.data_dir,
             racks=None if options.racks is None else options.racks.split(","),
             log_dirs=options.log_dirs,
-            log_dir_bytes=_sizes(options.log_dir_bytes),
-            config=_settings(options.set),
+            log_dir_bytes=_numbers("--log-dir-bytes", options.log_dir_bytes, "numbers of bytes"),
+            config=_pairs("--set", options.set, "KEY=VALUE"),
             clock=clock,
             filesystem=None if files is None else lambda node: files,
             open_files=open_files,
@@ -243,26 +243,13 @@ def _reauth(given: dict[str, str]) -> dict[str, int]:
     return {name: int(text) for name, text in given.items()}
 
 
-def _ports(text: str | None) -> list[int] | None:
+def _numbers(option: str, text: str | None, wanted: str, *, below: int = 10**18) -> list[int] | None:
     if text is None:
         return None
-    ports = text.split(",")
-    if not all(each.strip().isdecimal() and int(each) < 65_536 for each in ports):
-        raise StartupError(f"--ports: found {text!r}, wanted numbers below 65536 with commas between them")
-    return [int(each) for each in ports]
-
-
-def _sizes(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    sizes = text.split(",")
-    if not all(each.strip().isascii() and each.strip().isdecimal() and len(each) < 19 for each in sizes):
-        raise StartupError(f"--log-dir-bytes: found {text!r}, wanted numbers of bytes with commas between them")
-    return [int(each) for each in sizes]
-
-
-def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    return _pairs("--set", pairs, "KEY=VALUE")
+    numbers = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdecimal() and len(each) < 19 and int(each) < below for each in numbers):
+        raise StartupError(f"{option}: found {text!r}, wanted {wanted} with commas between them")
+    return [int(each) for each in numbers]
 
 
 def _pairs(option: str, pairs: Sequence[str], wanted: str) -> dict[str, str]:
