@@ -22,8 +22,10 @@ PATIENCE = 20
 SENT_AGAIN = (*LEADER_ERRORS, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
-class IdempotentProducer:
-    """Appends batches; each is in the log once, however often it was sent."""
+class NumberingProducer:
+    """A producer whose batches are numbered, per partition."""
+
+    is_transactional = False
 
     def __init__(self, client: Client, *, now_ms: Callable[[], int]) -> None:
         self.producer_id = -1
@@ -31,6 +33,27 @@ class IdempotentProducer:
         self._client = client
         self._now_ms = now_ms
         self._sequences: dict[tuple[str, int], int] = {}
+
+    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
+        now_ms = self._now_ms()
+        records = [
+            RecordData(offset=index, timestamp_ms=now_ms, key=None, value=value, headers=())
+            for index, value in enumerate(values)
+        ]
+        return encode_batch(
+            records,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            is_transactional=self.is_transactional,
+        )
+
+
+class IdempotentProducer(NumberingProducer):
+    """Appends batches; each is in the log once, however often it was sent."""
+
+    def __init__(self, client: Client, *, now_ms: Callable[[], int]) -> None:
+        super().__init__(client, now_ms=now_ms)
         self._one_at_a_time: dict[tuple[str, int], asyncio.Lock] = {}
 
     async def start(self) -> None:
@@ -55,14 +78,6 @@ class IdempotentProducer:
             offset = await append(self._client, topic, partition, batch)
             self._sequences[place] = (sequence + len(values)) & 0x7FFFFFFF
             return offset
-
-    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
-        now_ms = self._now_ms()
-        records = [
-            RecordData(offset=index, timestamp_ms=now_ms, key=None, value=value, headers=())
-            for index, value in enumerate(values)
-        ]
-        return encode_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
 
 
 async def append(

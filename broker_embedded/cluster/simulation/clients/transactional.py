@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker_embedded.cluster.simulation.clients.client import Client, RequestRefused
-from broker_embedded.cluster.simulation.clients.producer import append
+from broker_embedded.cluster.simulation.clients.producer import NumberingProducer, append
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
-from ottla_wire.records.record import RecordData, encode_batch
 
 GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 10_000
@@ -27,16 +26,14 @@ class ProducerFenced(Exception):
     """Another instance took over, or the coordinator ended the transaction: begin anew with `start`."""
 
 
-class TransactionalProducer:
+class TransactionalProducer(NumberingProducer):
     """`start`, then any number of `send` and one `end` per transaction."""
 
+    is_transactional = True
+
     def __init__(self, client: Client, *, transactional_id: str, now_ms: Callable[[], int]) -> None:
+        super().__init__(client, now_ms=now_ms)
         self.transactional_id = transactional_id
-        self.producer_id = -1
-        self.epoch = -1
-        self._client = client
-        self._now_ms = now_ms
-        self._sequences: dict[tuple[str, int], int] = {}
         self._enlisted: dict[tuple[str, int], None] = {}
         self._is_group_enlisted = False
 
@@ -126,20 +123,6 @@ class TransactionalProducer:
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
         }
-
-    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
-        now_ms = self._now_ms()
-        records = [
-            RecordData(offset=index, timestamp_ms=now_ms, key=None, value=value, headers=())
-            for index, value in enumerate(values)
-        ]
-        return encode_batch(
-            records,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
 
     async def _ask(self, api: ApiKey, version: int, body: Mapping[str, Any]) -> Message:
         return await self._client.ask_coordinator(self.transactional_id, TRANSACTION, api, version, body)
