@@ -76,13 +76,19 @@ class Promise(Generic[T]):
 Deferred = asyncio.Future[T] | Promise[T]
 
 
+def look_at(future: asyncio.Future[Any]) -> None:
+    """Take note of a future's error, so that asyncio does not complain if the caller has lost interest."""
+    if not future.cancelled():
+        future.exception()
+
+
 def is_deferred(answer: object) -> TypeGuard[Deferred[Any]]:
     """Return whether a value is a pending result."""
     return isinstance(answer, (Promise, asyncio.Future))
 
 
 def pipe(
-    promise: Promise[B],
+    promise: Deferred[B],
     source: Deferred[A],
     convert: Callable[[A], B],
     *,
@@ -116,7 +122,7 @@ def pipe(
         promise.add_done_callback(lambda done: _drop(done, source))
 
 
-def _drop(promise: Promise[Any], source: Deferred[Any]) -> None:
+def _drop(promise: Deferred[Any], source: Deferred[Any]) -> None:
     if promise.cancelled() and not source.done():
         source.cancel()
 
@@ -131,7 +137,7 @@ def map_result(source: Deferred[A], convert: Callable[[A], B], *, cancels_source
     return converted
 
 
-def settle(promise: Promise[Any], answer: Any) -> None:
+def settle(promise: Deferred[Any], answer: Any) -> None:
     """Keep `promise` with `answer`, also if that is a promise itself. Nothing happens if it was cancelled."""
     if is_deferred(answer):
         pipe(promise, answer, _as_it_is)

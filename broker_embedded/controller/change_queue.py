@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import look_at, settle
 from broker_embedded.controller.quorum import MetadataQuorum
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage
@@ -60,7 +61,7 @@ class ChangeQueue:
     def submit(self, decide: Callable[[], Decision[T]]) -> asyncio.Future[T]:
         """Decide and append when it is this change's turn. Errors of `decide` go to the caller."""
         future: asyncio.Future[T] = self._loop.create_future()
-        future.add_done_callback(_look_at)
+        future.add_done_callback(look_at)
         if not self._quorum.is_leader:
             future.set_exception(not_controller())
             return future
@@ -115,8 +116,8 @@ class ChangeQueue:
             for future, answer in answers:
                 if error is not None:
                     _settle(future, error)
-                elif not future.done():
-                    future.set_result(answer)
+                else:
+                    settle(future, answer)
             self._run()
 
         if not records:
@@ -129,9 +130,3 @@ class ChangeQueue:
 def _settle(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Log the failure of work that the controller started itself: no caller waits for it."""
-    if not future.cancelled():
-        future.exception()

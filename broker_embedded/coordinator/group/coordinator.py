@@ -17,7 +17,7 @@ from broker_embedded.replication.broker_parts import BrokerParts
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import random_uuid
 
-from ..runtime.runtime import CoordinatorRuntime
+from ..runtime.coordinator import Coordinator
 
 if TYPE_CHECKING:
     from ..runtime.shard import ShardContext
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from .share_offsets import ShareStates
 
 
-class GroupCoordinator:
-    """Make one per broker, call `start` before clients are let in, `stop` when the broker stops."""
+class GroupCoordinator(Coordinator["GroupShard"]):
+    """See the module."""
+
+    topic = GROUP_METADATA_TOPIC
 
     def __init__(
         self,
@@ -40,20 +42,14 @@ class GroupCoordinator:
     ) -> None:
         """`share_states` sends requests to the share coordinator; without it the states of share groups are neither
         begun nor deleted."""
-        self._parts = parts
+        super().__init__(parts)
         self._random = random
         self._share_states = share_states
         self._parsed: tuple[BrokerConfig, GroupConfig] | None = None
-        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            GROUP_METADATA_TOPIC, parts, make_shard=self._make_shard
-        )
 
     def start(self) -> None:
-        self._parts.replicas.add_leadership_listener(self.runtime)
+        super().start()
         self._parts.metadata.add_listener(self._on_metadata)
-
-    def stop(self) -> None:
-        self.runtime.close()
 
     def config(self) -> GroupConfig:
         """Return the settings as they are now; a dynamic change is seen by the next request."""
@@ -72,10 +68,6 @@ class GroupCoordinator:
         return GroupShard(partition, context, self.config, self._share_states)
 
     # -- finding
-
-    def partition_of(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` that keeps the group."""
-        return self.runtime.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Return the shard of a group, or BrokerError: an unusable id, another broker's group, or still loading."""
@@ -113,9 +105,7 @@ class GroupCoordinator:
 
     def list_groups(self) -> list[ListedGroup]:
         """Return the groups this broker coordinates."""
-        if self.runtime.is_loading:
-            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being replayed")
-        return [group for shard in self.runtime.active_shards() for group in shard.admin.list_groups()]
+        return [group for shard in self._loaded_shards("groups") for group in shard.admin.list_groups()]
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
         removed = set(delta.removed_topics) - {GROUP_METADATA_TOPIC}

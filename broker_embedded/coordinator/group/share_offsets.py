@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.share.events import UNCHANGED
@@ -24,6 +24,7 @@ from .share_groups import ShareGroups
 
 log = logging.getLogger(__name__)
 
+A = TypeVar("A")
 Errors = dict[TopicIdPartition, ErrorCode]
 Summaries = dict[TopicIdPartition, Any]
 """A `share.state_requests.Summary` or a BrokerError of each share partition."""
@@ -82,15 +83,7 @@ class ShareOffsets:
         GROUP_ID_NOT_FOUND."""
         group, states = self._group(group_id), self._needed()
         partitions = sorted(group.partitions.initialized if wanted is None else wanted)
-        found: Summaries = {}
-        waiting = _Countdown(len(partitions), lambda: on_done({each: found[each] for each in partitions}))
-
-        def keep(each: TopicIdPartition, summary: Any) -> None:
-            found[each] = summary
-            waiting.one_less()
-
-        for each in partitions:
-            states.summarize(_key(group, each), partial(keep, each))
+        self._for_each(partitions, lambda each, each_done: states.summarize(_key(group, each), each_done), on_done)
 
     def alter(self, group_id: str, offsets: Mapping[TopicIdPartition, int], on_done: Callable[[Errors], None]) -> None:
         """Let an empty group begin at other offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
@@ -186,34 +179,22 @@ class ShareOffsets:
     @staticmethod
     def _for_each(
         partitions: Iterable[TopicIdPartition],
-        ask: Callable[[TopicIdPartition, Callable[[ErrorCode], None]], None],
-        on_done: Callable[[Errors], None],
+        ask: Callable[[TopicIdPartition, Callable[[A], None]], None],
+        on_done: Callable[[dict[TopicIdPartition, A]], None],
     ) -> None:
-        wanted = list(partitions)
-        errors: Errors = {}
-        waiting = _Countdown(len(wanted), lambda: on_done(errors))
+        """Ask for each share partition, and report when all answers are there."""
+        wanted = dict.fromkeys(partitions)
+        answers: dict[TopicIdPartition, A] = {}
 
-        def keep(each: TopicIdPartition, error: ErrorCode) -> None:
-            errors[each] = error
-            waiting.one_less()
+        def keep(each: TopicIdPartition, answer: A) -> None:
+            answers[each] = answer
+            if len(answers) == len(wanted):
+                on_done({each: answers[each] for each in wanted})
 
         for each in wanted:
             ask(each, partial(keep, each))
-
-
-class _Countdown:
-    """Calls back once when `count` answers have come; at once for none."""
-
-    def __init__(self, count: int, on_zero: Callable[[], None]) -> None:
-        self._count = count
-        self._on_zero = on_zero
-        if count == 0:
-            on_zero()
-
-    def one_less(self) -> None:
-        self._count -= 1
-        if self._count == 0:
-            self._on_zero()
+        if not wanted:
+            on_done({})
 
 
 def _key(group: ShareGroup, partition: TopicIdPartition) -> ShareKey:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import SHARE_STATE_TOPIC
-from broker_embedded.replication.broker_parts import BrokerParts
 from broker_embedded.share.persister import ShareKey
 from ottla_wire.protocol import ErrorCode
 
-from ..runtime.runtime import CoordinatorRuntime
+from ..runtime.coordinator import Coordinator
 
 if TYPE_CHECKING:
     from ..runtime.shard import ShardContext
@@ -20,23 +19,13 @@ if TYPE_CHECKING:
 _UUID_CHARACTERS = 22
 
 
-class ShareCoordinator:
-    """Create one per broker, call `start` before clients are admitted, `stop` when the broker stops."""
+class ShareCoordinator(Coordinator["ShareShard"]):
+    """See the module."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
-            SHARE_STATE_TOPIC, parts, make_shard=self._make_shard
-        )
-
-    def start(self) -> None:
-        self._parts.replicas.add_leadership_listener(self.runtime)
-
-    def stop(self) -> None:
-        self.runtime.close()
+    topic = SHARE_STATE_TOPIC
 
     def _make_shard(self, partition: int, context: ShardContext) -> ShareShard:
-        from .shard import ShareShard  # loaded with the first share group
+        from .shard import ShareShard
 
         return ShareShard(
             partition,
@@ -44,10 +33,6 @@ class ShareCoordinator:
             lambda: self._parts.config().share_coordinator_snapshot_update_records_per_snapshot,
             lambda: self._parts.config().share_coordinator_state_topic_prune_interval_ms,
         )
-
-    def partition_of(self, key: str) -> int:
-        """Return the partition of `__share_group_state` that keeps a share partition."""
-        return self.runtime.partition_of(key)
 
     def shard_of(self, key: ShareKey) -> ShareShard:
         """Return the shard, or raise BrokerError: another broker owns it, or it is still loading."""

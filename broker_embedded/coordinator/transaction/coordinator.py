@@ -13,8 +13,8 @@ from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.broker_parts import BrokerParts
 from ottla_wire.protocol import ErrorCode
 
+from ..runtime.coordinator import Coordinator
 from ..runtime.reply import Reply
-from ..runtime.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
     from ..runtime.shard import ShardContext
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from .transaction import Transaction
 
 
-class TransactionCoordinator:
-    """Create one per broker, call `start` before clients are admitted, `stop` when the broker stops.
+class TransactionCoordinator(Coordinator["TransactionShard"]):
+    """What works on transactions is loaded with the first of them: the parts below, and the shards."""
 
-    What works on transactions is loaded with the first of them, as the state machines of groups are with the first
-    group: the parts below, and the shards.
-    """
+    topic = TRANSACTION_STATE_TOPIC
 
     def __init__(
         self,
@@ -40,14 +38,11 @@ class TransactionCoordinator:
         offsets: OffsetsOfTransactions,
         new_producer_id: Callable[[OnProducerId], None],
     ) -> None:
-        self._parts = parts
+        super().__init__(parts)
         self.config = parts.config
         self._new_producer_id = new_producer_id
         self._offsets = offsets
         self._markers: MarkerSender | None = None
-        self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            TRANSACTION_STATE_TOPIC, parts, make_shard=self._make_shard
-        )
 
     @cached_property
     def marker_writer(self) -> MarkerWriter:
@@ -70,11 +65,11 @@ class TransactionCoordinator:
         )
 
     def start(self) -> None:
-        self._parts.replicas.add_leadership_listener(self.runtime)
+        super().start()
         self._parts.metadata.add_listener(self._on_metadata)
 
     def stop(self) -> None:
-        self.runtime.close()
+        super().stop()
         if self._markers is not None:
             self._markers.close()
 
@@ -95,10 +90,6 @@ class TransactionCoordinator:
         )
 
     # -- finding
-
-    def partition_of(self, transactional_id: str) -> int:
-        """Return the partition of `__transaction_state` that keeps the transactional id."""
-        return self.runtime.partition_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
         """Return the shard, or BrokerError: an unusable id, another broker's, or still loading."""
@@ -121,9 +112,7 @@ class TransactionCoordinator:
 
     def list_transactions(self) -> list[Transaction]:
         """Return the transactional ids that this broker coordinates."""
-        if self.runtime.is_loading:
-            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being replayed")
-        return [each for shard in self.runtime.active_shards() for each in shard.transactions()]
+        return [each for shard in self._loaded_shards("transactions") for each in shard.transactions()]
 
     # -- for leaders
 

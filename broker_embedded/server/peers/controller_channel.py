@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Protocol
 
 from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, Peers, PeerUnavailable
+from broker_embedded.common.promises import look_at
 from broker_embedded.common.types import NO_LEADER
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -87,7 +88,7 @@ class _Request:
         self._timer: asyncio.TimerHandle | None = None
         expiry = loop.call_later(timeout_ms / 1000, self._expire, timeout_ms)
         self.answer: asyncio.Future[Message] = loop.create_future()
-        self.answer.add_done_callback(_look_at)
+        self.answer.add_done_callback(look_at)
         self.answer.add_done_callback(lambda _: expiry.cancel())
         self.answer.add_done_callback(lambda _: self._stop())
 
@@ -161,12 +162,6 @@ class _Request:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Consume the error of an abandoned request."""
-    if not future.cancelled():
-        future.exception()
 
 
 def says_not_controller(message: Message) -> bool:

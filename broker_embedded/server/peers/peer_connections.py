@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerDead, PeerUnavailable
-from broker_embedded.common.promises import Promise
+from broker_embedded.common.promises import Promise, look_at, settle
 from broker_embedded.server.net.connection import ClientConnection, RequestHandler
 from broker_embedded.server.net.network import Network
 from broker_embedded.server.net.rate_limited_log import RateLimitedLog
@@ -177,7 +177,7 @@ class PeerConnections:
 
     def _new_future(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
-        future.add_done_callback(_look_at)  # who lost interest does not leave a complaint behind
+        future.add_done_callback(look_at)  # who lost interest does not leave a complaint behind
         return future
 
     def _ask(
@@ -259,7 +259,7 @@ class PeerConnections:
         knock = self.loop.create_task(self._is_refused(node))
         self._knocks.add(knock)
         knock.add_done_callback(self._knocks.discard)
-        knock.add_done_callback(lambda done: _settle(answer, not done.cancelled() and done.result()))
+        knock.add_done_callback(lambda done: settle(answer, not done.cancelled() and done.result()))
 
     async def _is_refused(self, node: int) -> bool:
         address = self._addresses.get(node)
@@ -488,13 +488,3 @@ def _bytes_of(parts: Parts) -> list[Any]:
     for part in parts:
         found += part.buffers() if isinstance(part, Region) else [part]
     return found
-
-
-def _settle(answer: asyncio.Future[bool], value: bool) -> None:
-    if not answer.done():
-        answer.set_result(value)
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
