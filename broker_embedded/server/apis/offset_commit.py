@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
-from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.handling.offset_commits import commit_body, sort_out, topic_names
+from broker_embedded.server.handling.offset_commits import commit_body, sort_out
 from broker_embedded.server.handling.replies import response_of
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey
@@ -34,12 +33,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
     shard = ctx.services.groups.shard_of_any(request.group_id)
-    names = topic_names(request, ctx.services.metadata.image, has_ids=version >= FIRST_WITH_TOPIC_IDS)
-    known = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True) if name is not None]
-    commits, refused = sort_out(ctx, ApiKey.OFFSET_COMMIT, request, known)
-    reply: Reply[OffsetsCommitted] = Reply(lambda answer: commit_body(request, names, answer, refused))
+    commits, reply = sort_out(ctx, ApiKey.OFFSET_COMMIT, request, has_ids=version >= FIRST_WITH_TOPIC_IDS)
     if not commits:
-        reply.settle(OffsetsCommitted())
         return response_of(reply)
     shard.commit_offsets(
         CommitOffsets(

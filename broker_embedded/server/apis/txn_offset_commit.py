@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
-from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.server.handling.offset_commits import commit_body, sort_out, topic_names
+from broker_embedded.server.handling.offset_commits import commit_body, sort_out
 from broker_embedded.server.handling.replies import response_of
 from broker_embedded.server.handling.transaction_guard import enlist
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -49,12 +48,9 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     groups = ctx.services.groups
     groups.shard_of(request.group_id)
-    names = topic_names(request, ctx.services.metadata.image, has_ids=ctx.api_version >= FIRST_WITH_TOPIC_IDS)
-    asked = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True) if name is not None]
-    commits, refused = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request, asked)
-    reply: Reply[OffsetsCommitted] = Reply(lambda answer: commit_body(request, names, answer, refused))
+    has_ids = ctx.api_version >= FIRST_WITH_TOPIC_IDS
+    commits, reply = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request, has_ids=has_ids)
     if not commits:
-        reply.settle(OffsetsCommitted())
         return response_of(reply)
     commit = CommitOffsets(
         group_id=request.group_id,
@@ -96,6 +92,3 @@ def _error_in_version(error: ErrorCode, version: int) -> ErrorCode:
         case ErrorCode.TRANSACTION_ABORTABLE if version < FIRST_WITH_ABORTABLE_ERROR:
             return ErrorCode.INVALID_TXN_STATE
     return error
-
-
-FIRST_WITH_ABORTABLE_ERROR = 4

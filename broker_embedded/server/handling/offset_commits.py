@@ -3,13 +3,14 @@ and the response to both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import OffsetsCommitted, PartitionCommit
+from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.requests.context import Body, RequestContext
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     class Needs(HasMetadata, HasFaults, Protocol): ...
 
 
-Refusals = dict[OffsetKey, ErrorCode]
-
-
 def sort_out(
-    ctx: RequestContext[Needs], api_key: ApiKey, request: Message, topics: Iterable[tuple[str, Sequence[Message]]]
-) -> tuple[tuple[PartitionCommit, ...], Refusals]:
-    """Sort out what may be committed. `topics`: each by its name, with the partitions that the request has for it."""
+    ctx: RequestContext[Needs], api_key: ApiKey, request: Message, *, has_ids: bool
+) -> tuple[tuple[PartitionCommit, ...], Reply[OffsetsCommitted]]:
+    """Return what may be committed, and the reply to the request; it is settled if there is nothing."""
+    names = _topic_names(request, ctx.services.metadata.image, has_ids=has_ids)
     commits: list[PartitionCommit] = []
-    refused: Refusals = {}
-    for name, partitions in topics:
-        for asked in partitions:
+    refused: dict[OffsetKey, ErrorCode] = {}
+    for name, topic in zip(names, request.topics, strict=True):
+        if name is None:
+            continue
+        for asked in topic.partitions:
             key = OffsetKey(name, asked.partition_index)
             error = _refusal(ctx, api_key, request, key)
             if error is not None:
@@ -45,10 +46,13 @@ def sort_out(
                         metadata=asked.committed_metadata or "",
                     )
                 )
-    return tuple(commits), refused
+    reply: Reply[OffsetsCommitted] = Reply(lambda answer: commit_body(request, names, answer, refused))
+    if not commits:
+        reply.settle(OffsetsCommitted())
+    return tuple(commits), reply
 
 
-def topic_names(request: Message, image: ClusterImage, *, has_ids: bool) -> list[str | None]:
+def _topic_names(request: Message, image: ClusterImage, *, has_ids: bool) -> list[str | None]:
     """Return the name of each topic of the request, in its order; None for an id that no topic has."""
     if not has_ids:
         return [topic.name for topic in request.topics]
@@ -62,7 +66,8 @@ def commit_body(
     answer: OffsetsCommitted,
     refused: Mapping[OffsetKey, ErrorCode],
 ) -> Body:
-    """Return the response. `names`: of `topic_names`, or None if `answer` is an error of the whole request."""
+    """Return the response. `names`: those of its topics, None for an id that no topic has; None alone if `answer` is an
+    error of the whole request."""
     topics = []
     for topic, name in zip(request.topics, names or ["" for _ in request.topics], strict=True):
         partitions = []
