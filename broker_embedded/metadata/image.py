@@ -23,6 +23,7 @@ from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from broker_embedded.metadata.acls import AclBinding
+    from ottla_wire.protocol.message import Message
 
 UNASSIGNED_DIRECTORY = bytes(16)
 """The replica's log directory is unknown: its broker has only one, or has not reported it yet."""
@@ -138,6 +139,11 @@ class ClusterImage:
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics.get(name)
+
+    def name_in(self, topic: Message) -> str | None:
+        """Return the name of a topic of a request, which has it by name or, in later versions, by id. None for an id
+        that no topic has."""
+        return topic.name if "name" in topic.FIELDS else self.topic_names.get(topic.topic_id)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionImage | None:
         topic = self.topics.get(topic_partition.topic)

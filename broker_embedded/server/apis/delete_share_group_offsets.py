@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.promises import Promise
+from broker_embedded.common.promises import Promise, settle
+from broker_embedded.server.handling.replies import error_fields
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -23,8 +24,6 @@ def handle(ctx: RequestContext[OffsetNeeds], request: Message) -> Response:
     topic_ids = {name: topic.topic_id for name, topic in known.items() if topic is not None}
 
     def deleted(errors: dict[bytes, ErrorCode]) -> None:
-        if promise.done():
-            return
         responses = []
         for name in known:
             error = errors[topic_ids[name]] if name in topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -36,7 +35,7 @@ def handle(ctx: RequestContext[OffsetNeeds], request: Message) -> Response:
                     "error_message": error.name if error else None,
                 }
             )
-        promise.set_result({"throttle_time_ms": 0, "error_code": 0, "error_message": None, "responses": responses})
+        settle(promise, {"throttle_time_ms": 0, **error_fields(None), "responses": responses})
 
     ctx.services.groups.shard_of(request.group_id).share_offsets.delete_topics(
         request.group_id, topic_ids.values(), deleted

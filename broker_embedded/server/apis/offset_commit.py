@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 FIRST_WITH_MEMBER_EPOCHS = 9
-FIRST_WITH_TOPIC_IDS = 10
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -33,7 +32,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
     shard = ctx.services.groups.shard_of_any(request.group_id)
-    commits, reply = sort_out(ctx, ApiKey.OFFSET_COMMIT, request, has_ids=version >= FIRST_WITH_TOPIC_IDS)
+    commits, reply = sort_out(ctx, ApiKey.OFFSET_COMMIT, request)
     if not commits:
         return response_of(reply)
     shard.commit_offsets(

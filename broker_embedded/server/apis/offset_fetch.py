@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import FetchedOffset, FetchOffsets, OffsetsFetched
-from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -59,7 +58,7 @@ def _group(ctx: RequestContext[Needs], request: Message, group: Message) -> Body
     if group.topics is not None:
         keys = []
         for topic in group.topics:
-            name = _name(topic, image) if by_id else topic.name
+            name = image.name_in(topic)
             if name is None:
                 failed = FetchedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
                 unknown.append(
@@ -102,11 +101,6 @@ def _fetch(ctx: RequestContext[Needs], wanted: FetchOffsets) -> OffsetsFetched:
         return ctx.services.groups.shard_of_any(wanted.group_id).fetch_offsets(wanted)
     except BrokerError as error:
         return OffsetsFetched(error=error.code)
-
-
-def _name(topic: Message, image: ClusterImage) -> str | None:
-    known = image.topic_by_id(topic.topic_id)
-    return None if known is None else known.name
 
 
 def _by_topic(answer: OffsetsFetched) -> dict[str, list[tuple[int, FetchedOffset]]]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 FIRST_WITH_ABORTABLE_ERROR = 4
 FIRST_WITH_IMPLICIT_ADD = 5
-FIRST_WITH_TOPIC_IDS = 6
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -48,8 +47,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     groups = ctx.services.groups
     groups.shard_of(request.group_id)
-    has_ids = ctx.api_version >= FIRST_WITH_TOPIC_IDS
-    commits, reply = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request, has_ids=has_ids)
+    commits, reply = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request)
     if not commits:
         return response_of(reply)
     commit = CommitOffsets(

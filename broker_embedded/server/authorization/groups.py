@@ -18,7 +18,7 @@ from broker_embedded.server.authorization.guards import (
     with_fields,
 )
 from broker_embedded.server.authorization.operations import of_group
-from broker_embedded.server.authorization.topics import identity_of, names_of, refused_partitions, sort_topics
+from broker_embedded.server.authorization.topics import identity_of, refused_partitions, sort_topics
 from broker_embedded.server.handling.group_bodies import undescribed_group
 from broker_embedded.server.handling.replies import error_fields
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -153,7 +153,7 @@ def committing(
     api: ApiKey, rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
     """READ on each topic of a request that commits or deletes offsets."""
-    allowed, refused = sort_topics(rights, AclOperation.READ, request.topics, names_of(ctx))
+    allowed, refused = sort_topics(rights, AclOperation.READ, request.topics, ctx.services.metadata.image.name_in)
     if not refused:
         return handler(ctx, request)
     denied = [refused_partitions(topic, error) for topic, error in refused]
@@ -218,7 +218,7 @@ def _fetch_of_one(rights: Rights, ctx: RequestContext[Services], request: Messag
 def _sort_fetched(
     rights: Rights, ctx: RequestContext[Services], topics: list[Message]
 ) -> tuple[list[Message], list[Body]]:
-    allowed, refused = sort_topics(rights, AclOperation.DESCRIBE, topics, names_of(ctx))
+    allowed, refused = sort_topics(rights, AclOperation.DESCRIBE, topics, ctx.services.metadata.image.name_in)
     return allowed, [_unfetched(topic, error) for topic, error in refused]
 
 

@@ -51,12 +51,6 @@ def sort_topics(
     return allowed, refused
 
 
-def names_of(ctx: RequestContext[Services]) -> Callable[[Message], str | None]:
-    """Return what gives the name of a topic of a request that has it by name or, in later versions, by id."""
-    names = ctx.services.metadata.image.topic_names
-    return lambda topic: topic.name if "name" in topic.FIELDS else names.get(topic.topic_id)
-
-
 def identity_of(topic: Message) -> Body:
     """Return the field by which a request has a topic."""
     field = "name" if "name" in topic.FIELDS else "topic_id"
@@ -102,7 +96,8 @@ def produce(rights: Rights, ctx: RequestContext[Services], request: Message, han
         identity = request.transactional_id
         if identity is None or not rights.allows(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, identity):
             raise refusal(rights, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, identity or "")
-    allowed, refused = sort_topics(rights, AclOperation.WRITE, request.topic_data, names_of(ctx))
+    name_of = ctx.services.metadata.image.name_in
+    allowed, refused = sort_topics(rights, AclOperation.WRITE, request.topic_data, name_of)
     if not refused:
         return handler(ctx, request)
     answer = handler(ctx, with_fields(request, topic_data=allowed))

@@ -11,7 +11,6 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import OffsetsCommitted, PartitionCommit
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.requests.context import Body, RequestContext
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def sort_out(
-    ctx: RequestContext[Needs], api_key: ApiKey, request: Message, *, has_ids: bool
+    ctx: RequestContext[Needs], api_key: ApiKey, request: Message
 ) -> tuple[tuple[PartitionCommit, ...], Reply[OffsetsCommitted]]:
     """Return what may be committed, and the reply to the request; it is settled if there is nothing."""
-    names = _topic_names(request, ctx.services.metadata.image, has_ids=has_ids)
+    names = [ctx.services.metadata.image.name_in(topic) for topic in request.topics]
     commits: list[PartitionCommit] = []
     refused: dict[OffsetKey, ErrorCode] = {}
     for name, topic in zip(names, request.topics, strict=True):
@@ -50,14 +49,6 @@ def sort_out(
     if not commits:
         reply.settle(OffsetsCommitted())
     return tuple(commits), reply
-
-
-def _topic_names(request: Message, image: ClusterImage, *, has_ids: bool) -> list[str | None]:
-    """Return the name of each topic of the request, in its order; None for an id that no topic has."""
-    if not has_ids:
-        return [topic.name for topic in request.topics]
-    found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
-    return [None if topic is None else topic.name for topic in found]
 
 
 def commit_body(

@@ -152,11 +152,11 @@ def enlist(
 
 def _unproven(ctx: RequestContext[GuardNeeds], request: Message) -> dict[ProducerIdentity, list[TopicPartition]]:
     """Return the partitions led here at which the producer of the request's batch has no transaction open."""
-    names = ctx.services.metadata.image.topic_names
+    image = ctx.services.metadata.image
     replicas = ctx.services.replicas
     found: dict[ProducerIdentity, list[TopicPartition]] = {}
     for topic in request.topic_data:
-        name = names.get(topic.topic_id) if ctx.api_version >= 13 else topic.name
+        name = image.name_in(topic)
         for data in topic.partition_data:
             partition = TopicPartition(name or "", data.index)
             replica = replicas.partition(partition)
