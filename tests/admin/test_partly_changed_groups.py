@@ -14,6 +14,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import Queue
 from ottla.admin import Admin, GroupInUse, PartlyDone, ResetPlan, TopicSpec
 from ottla.admin.operations.consumer_groups import delete_groups
+from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.testing import Kafka, wait_until
 from ottla.wire_client.errors import BrokerRefused
@@ -93,12 +94,20 @@ def test_offsets_of_a_share_group_that_are_refused_after_others_were_deleted_are
         assert job is not None
     wait_until(lambda: not admin.describe_groups(name)[0].members, timeout_s=30)
     plan = plan_to_forget_and_set(admin, name, topics)
+    stays = TopicPartition(topics[0], 1)
+    admin.apply_reset(admin.plan_reset(name, to="earliest", topics={topics[0]: [1]}))
+    with pytest.raises(InputError, match=f"deleted by whole topics, and {stays}, which stays, would lose 0; reset it"):
+        ask("apply_reset", plan)
+    assert committed(admin, name) >= {TopicPartition(topics[0], 0), stays}
+    (other,) = admin.plan_reset(name, to="earliest", topics={topics[0]: [1]}).moves
+    plan = dataclasses.replace(plan, moves=(*plan.moves, dataclasses.replace(other, new=None)))
     with (
         cluster.faults.add(api="ALTER_SHARE_GROUP_OFFSETS", group=name, error="GROUP_AUTHORIZATION_FAILED"),
         pytest.raises(PartlyDone, match="GROUP_AUTHORIZATION_FAILED") as partly,
     ):
         ask("apply_reset", plan)
-    assert (partly.value.done, list(partly.value.failed)) == ((f"{topics[0]}-0",), [f"{topics[1]}-0"])
+    deleted = (f"{topics[0]}-0", f"{topics[0]}-1")
+    assert (partly.value.done, list(partly.value.failed)) == (deleted, [f"{topics[1]}-0"])
     ask("apply_reset", plan)
     assert committed(admin, name) >= {TopicPartition(topics[1], 0)}
 

@@ -17,7 +17,7 @@ from ottla.topics import TopicPartition, named_topics
 from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 
-NOT_FORGOTTEN = "it has no offsets of single partitions to forget"
+NOT_FORGOTTEN = "Kafka deletes its offsets by whole topics only, never by partition"
 
 _DESCRIBED = frozenset({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS})
 

@@ -8,7 +8,7 @@ committed before, of which cluster and which topics, so that a restore puts it b
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.admin.errors import GroupInUse, raise_from_step
@@ -178,7 +178,9 @@ def plan_restore(saved: SavedOffsets, *, at_ms: int) -> AdminOperation[ResetPlan
             raise InputError(
                 f"{each.topic}: deleted and created again since the file was written, so its offsets no longer apply"
             )
-    return _plan(group, facts, places, at_ms)
+    plan = _plan(group, facts, places, at_ms)
+    _refuse_other_losses(group, plan.moves)
+    return plan
 
 
 def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
@@ -197,6 +199,7 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
                 f"group {plan.group_id}: {move.topic}-{move.partition} was at {_format_offset(move.committed)} when "
                 f"this was planned and is at {_format_offset(found)} now; plan again"
             )
+    _refuse_other_losses(group, changes)
     forgotten = [TopicPartition(move.topic, move.partition) for move in changes if move.new is None]
     offsets = {TopicPartition(move.topic, move.partition): move.new for move in changes if move.new is not None}
     is_share = group.type == "Share"
@@ -210,6 +213,21 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
         except OttlaError as error:
             raise_from_step("offsets", error, names=names, done=done)
         done += map(str, places)
+
+
+def _refuse_other_losses(group: GroupInfo, moves: Sequence[OffsetMove]) -> None:
+    """Raise InputError where deleting offsets takes others with it: Kafka has DeleteShareGroupOffsets for whole topics
+    only (KIP-932)."""
+    if group.type != "Share":
+        return
+    moved = {TopicPartition(move.topic, move.partition) for move in moves}
+    topics = {move.topic for move in moves if move.is_change and move.new is None}
+    for place, offset in _committed(group).items():
+        if place.topic in topics and place not in moved:
+            raise InputError(
+                f"group {group.group_id}: the offsets of a share group are deleted by whole topics, and {place}, which"
+                f" stays, would lose {offset}; reset it as well"
+            )
 
 
 def members_of(group: GroupInfo) -> tuple[str, ...]:

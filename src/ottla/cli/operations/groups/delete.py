@@ -84,6 +84,8 @@ def delete_offsets(
 ) -> None:
     """Delete the offsets of GROUP for topics that it no longer reads, which count as lag otherwise.
 
+    A share group is refused: Kafka deletes its offsets by whole topics only.
+
     \b
     Examples:
       ottla groups delete-offsets billing --topic orders --dry-run
