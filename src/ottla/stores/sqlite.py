@@ -167,7 +167,11 @@ class Sqlite(SqlStore):
         if self._connect is not None:
             connection = self._connect()
         else:  # Used by one worker at a time, not always by the same thread.
-            connection = sqlite3.connect(str(self._path), timeout=self._busy_timeout_s, check_same_thread=False)
+            try:
+                connection = sqlite3.connect(str(self._path), timeout=self._busy_timeout_s, check_same_thread=False)
+            except sqlite3.Error as error:
+                error.add_note(f"{self!r}: the folder must exist, and the process may read and write the file")
+                raise
         connection.isolation_level = None
         return connection
 
