@@ -10,6 +10,7 @@ from ottla.errors import ConfigError
 from ottla.failures.outcomes import Dead
 from ottla.once.message_id import IdFunction
 from ottla.quantities import Span, milliseconds_of, seconds
+from ottla.showing import shown
 from ottla.stores.protocols import ClaimStore, Store, TransactionStore
 
 DAY_S: Final = 86_400.0
@@ -44,7 +45,9 @@ class Inbox:
 
     def __post_init__(self) -> None:
         if not isinstance(self.store, ClaimStore | TransactionStore):
-            raise ConfigError(f"Inbox: store: found {self.store!r}, wanted a store such as Postgres(...) or Redis(...)")
+            raise ConfigError(
+                f"Inbox: store: found {shown(self.store)}, wanted a store such as Postgres(...) or Redis(...)"
+            )
         seconds("Inbox", "window_s", self.window_s, above=0)
         seconds("Inbox", "lease_s", self.lease_s, least=_LEAST_LEASE_S)
         if self.id is not None and not callable(self.id):

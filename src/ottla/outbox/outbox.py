@@ -33,6 +33,7 @@ from ottla.producer.signature import RecordOptions
 from ottla.producer.size_policy import SizePolicy
 from ottla.quantities import Span
 from ottla.records import Header, Headers, topic_problem
+from ottla.showing import shown
 from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, lock_of
 from ottla.stores.sql_sessions import Parameters, create_tables
@@ -62,7 +63,7 @@ class Outbox:
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(store, OutboxStore):
-            raise ConfigError(f"Outbox: store: found {store!r}, wanted Postgres(...), Sqlite(...) or Sql(...)")
+            raise ConfigError(f"Outbox: store: found {shown(store)}, wanted Postgres(...), Sqlite(...) or Sql(...)")
         self.store = store
         self._sql = OUTBOX_DIALECTS[store.dialect.name]
         self.schema = self._sql.schema

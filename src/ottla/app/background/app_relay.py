@@ -9,6 +9,7 @@ from typing import Any, Final
 from ottla.app.background.background_task import AppSettings, BackgroundTask
 from ottla.errors import ConfigError
 from ottla.outbox.outbox import Outbox
+from ottla.showing import shown
 from ottla.telemetry import log_event
 
 _MODULE: Final = "ottla.sync.serve.outbox_relay"
@@ -20,7 +21,7 @@ class AppRelay(BackgroundTask):
 
     def __init__(self, owner: AppSettings, outbox: Outbox, options: Mapping[str, Any]) -> None:
         if not isinstance(outbox, Outbox):
-            raise ConfigError(f"App.relay: found {outbox!r}, wanted an Outbox(...)")
+            raise ConfigError(f"App.relay: found {shown(outbox)}, wanted an Outbox(...)")
         super().__init__("outbox relay", close_s=owner.drain_s + _BEYOND_DRAIN_S)
         self._owner = owner
         self.outbox = outbox

@@ -13,6 +13,7 @@ from ottla.errors import ConfigError, StoreUnavailable
 from ottla.failures.exceptions import described
 from ottla.once.inbox import Inbox
 from ottla.records import TopicPartition
+from ottla.showing import shown
 from ottla.stepping import Steps, run, run_async
 from ottla.stores.protocols import ClaimStore, TransactionStore
 from ottla.telemetry import Hooks, Listeners, log_event
@@ -25,9 +26,9 @@ class OnceSettings:
         self, *, name: str, group: str, inbox: Inbox | None, offsets: Any, wants_transaction: bool, hooks: Hooks | None
     ) -> None:
         if inbox is not None and not isinstance(inbox, Inbox):
-            raise ConfigError(f"{name}: inbox: found {inbox!r}, wanted Inbox(store)")
+            raise ConfigError(f"{name}: inbox: found {shown(inbox)}, wanted Inbox(store)")
         if offsets is not None and not isinstance(offsets, TransactionStore):
-            raise ConfigError(f"{name}: offsets: found {offsets!r}, wanted a database store such as Postgres(...)")
+            raise ConfigError(f"{name}: offsets: found {shown(offsets)}, wanted a database store such as Postgres(...)")
         if inbox is not None and offsets is not None and inbox.store is not offsets:
             raise ConfigError(
                 f"{name}: inbox= and offsets= are one transaction, which needs one store: found {inbox.store!r} and "
