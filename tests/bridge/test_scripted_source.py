@@ -13,7 +13,7 @@ import pytest
 from ottla.bridge import Bridge, BridgeSettings, ListenerLimits, MqttSource, Rule, source_url
 from ottla.bridge.mqtt import packet_decoding as decoding
 from ottla.bridge.mqtt import packet_encoding as encoding
-from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property
+from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
 from ottla.bridge.mqtt.packet_frames import Frame, Framer
 from ottla.bridge.mqtt.packets import Connack, Connect, Publish
 from ottla.testing import Kafka, wait_until
@@ -93,6 +93,13 @@ def test_the_limit_of_packets_is_that_of_the_settings(make_topic, kafka: Kafka):
     limits = ListenerLimits(max_packet_bytes=5_000)
     with subscribed(kafka, make_topic(), make_topic(), V5, limits) as broker:
         assert broker.connect.properties[Property.MAXIMUM_PACKET_SIZE] == 5_000
+
+
+def test_a_session_that_another_client_takes_is_named(make_topic, kafka: Kafka, caplog: pytest.LogCaptureFixture):
+    with subscribed(kafka, make_topic(), make_topic(), V5, ListenerLimits()) as broker:
+        broker.send(encoding.encode_disconnect(Reason.SESSION_TAKEN_OVER, V5))
+        wait_until(lambda: "bridge_source_lost" in caplog.text)
+    assert "another client has connected with this client id: each bridge needs its own" in caplog.text
 
 
 def test_a_mapping_without_a_dead_letter_topic_is_not_read_again(

@@ -165,6 +165,8 @@ class SubscriberSession:
         elif kind == PacketType.DISCONNECT and self._version == V5:
             found = decoding.decode_disconnect(flags, body, self._version)
             words = found.properties.get(Property.REASON_STRING, "")
+            if found.code == Reason.SESSION_TAKEN_OVER:
+                words = "another client has connected with this client id: each bridge needs its own"
             self.end(f"the broker disconnected with reason code {found.code:#04x} {words}".rstrip())
         else:
             raise PacketError(Reason.PROTOCOL_ERROR, f"found a packet of type {kind}, which no broker sends here")
