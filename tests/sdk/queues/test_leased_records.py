@@ -50,6 +50,12 @@ def test_only_leased_records_of_a_batch_are_taken(codec: CompressionType) -> Non
     assert sorted(again) == [14, 15, 16, 18, 19]
 
 
+def test_a_header_whose_name_is_not_utf_8_has_a_name_that_can_be_printed() -> None:
+    data = bytes(encode_batch([RecordData(0, 1, None, b"v", [("h\udcff", b"1")]), RecordData(1, 1, None, b"v", [])]))
+    records, _ = reader().read(PLACE, data, [(0, 1, 1)])
+    assert [record.headers for record in records.values()] == [[("h\\xff", b"1")], []]
+
+
 def test_a_batch_that_fails_its_crc_is_said_to_be_corrupt_and_the_others_are_read() -> None:
     broken = bytearray(batch(10, 2))
     broken[-1] ^= 0xFF

@@ -26,6 +26,7 @@ from ottla.queues.core.effects import (
     RecordsUnreadable,
 )
 from ottla.queues.core.lease import Lease, LeaseState
+from ottla.records import packed_headers_of
 
 _MOST_JOBS: Final = 64
 """In one run. It keeps their records, and is counted when it ends."""
@@ -138,7 +139,7 @@ class LeaseHandling(JobSettlement):
         return True
 
     def _may_expire(self, record: AnyRecord) -> bool:
-        return bool(record.headers) and self._plan.failures.expiry.expires_ms(record) is not None
+        return packed_headers_of(record) is not None and self._plan.failures.expiry.expires_ms(record) is not None
 
     def _run_of(self, lease: Lease) -> JobRun:
         """Return the run in which a worker begins with a lease."""

@@ -15,6 +15,7 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.fetching.fetched_batches import FetchedBatches, Segment
+from ottla.wire_client.fetching.record_chunks import shown_headers
 from ottla.wire_client.ranges import Isolation
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.records import BatchHeader, Row, iter_rows
@@ -73,7 +74,7 @@ class LeasedRecords:
                         timestamp_ms=timestamp_ms,
                         key=key,
                         value=value,
-                        headers=list(headers or ()),
+                        headers=shown_headers(headers) if headers else None,  # type: ignore[arg-type]
                         raw_key=key,
                         raw_value=value,
                         timestamp_type=kind,
