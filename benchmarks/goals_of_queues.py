@@ -13,17 +13,6 @@ MEMBERS = (1, 10, 100)
 SHARE_FETCH = "librdkafka's share consumer, one member"
 KILL = "kill -9 until another member has a job"
 
-_CALLS = (
-    "The preview hands out whole batches. In explicit mode its loop acknowledges each record by a call, and a "
-    "batch's outcomes go together as one range: 0.7 µs of CPU per job, 0.6 µs from C, and 0.1 µs more if the loop "
-    "calls an empty function with each value. Three times its rate would be 0.25 µs, and to call a handler with a "
-    "record takes 2 µs even in a consumer group, whose runs of 500 records share one account. A queue has a lease, a "
-    "worker and an outcome for each job. The thread that leases takes 8 µs of CPU per job, a fifth of it for garbage "
-    "collection. The workers take 8 µs as well, half of it in the invoker of handlers. No single function takes more "
-    "than a tenth of it. Settled job by job, as a worker must that is not to repeat what it has done, the preview "
-    "waits for a round trip with each, which is "
-    "the row beside this one."
-)
 _ONE_PROCESS = (
     "All members are `Queue`s of one Python process, which is the limit for either broker. On the same machine the "
     "process of a JVM has the other core."
@@ -39,7 +28,6 @@ def _queues(what: str, figure: float, unit: str, *, peer: str = "", why: str = "
 
 
 QUEUES: tuple[Wanted, ...] = (
-    _queues(THREADS, 3, "jobs/s", peer=PREVIEW, why=_CALLS),
     _queues(THREADS, 3, "jobs/s", peer=PREVIEW_BY_JOB),
     _queues(SHARE_FETCH, 0.5, "jobs/s", peer=PLAIN, why=_FETCHES),
     *(_queues(BY_MEMBERS.format(count), 1, "jobs/s", peer=KAFKA, why=_ONE_PROCESS) for count in MEMBERS),

@@ -63,12 +63,13 @@ in a process of its own. A handler of `@app.queue` that only counts, with a conc
 that accepts each job. Beside them librdkafka's share consumer (a preview), with explicit acknowledgements, and its
 plain consumer, which settles nothing. The preview leases whole batches, here of a thousand jobs and more, and
 acknowledges each as one range; *job by job* its loop commits each acknowledgement before the next job, so that a kill
-repeats one job and not a batch. A queue leases what its workers can begin soon, renews each lease, and settles each job
-when it is done. CPU is the client's process. The rows of 1, 10 and 100 members compare the embedded broker with Apache
-Kafka's and with kfake, which keeps leases and outcomes in memory alone: all members are `Queue`s of one process, which
-is the limit of ten and more. The row of librdkafka's share consumer has 150,000 jobs: its plain consumer has most of
-them in its buffer when it hands out the first. Of a million jobs the ratio was 3.6 to 4.6, because the plain consumer
-pauses for a second while its buffer is full; without that pause (`fetch.queue.backoff.ms=0`) it was 0.30 to 0.43.
+repeats one job and not a batch. Both loops call an empty function with each value. A queue leases what its workers can
+begin soon, renews each lease, and settles each job when it is done. CPU is the client's process. The rows of 1, 10 and
+100 members compare the embedded broker with Apache Kafka's and with kfake, which keeps leases and outcomes in memory
+alone: all members are `Queue`s of one process, which is the limit of ten and more. The row of librdkafka's share
+consumer has 150,000 jobs: its plain consumer has most of them in its buffer when it hands out the first. Of a million
+jobs the ratio was 3.6 to 4.6, because the plain consumer pauses for a second while its buffer is full; without that
+pause (`fetch.queue.backoff.ms=0`) it was 0.30 to 0.43.
 """
 
 HANDLER_COSTS = """\
