@@ -44,9 +44,7 @@ def messages_in(text: str) -> list[MessagePlace]:
     raw = descriptor_in(text)
     if raw is not None:
         return messages_of(raw)
-    source = _Source()
-    source.read(text)
-    return source.messages
+    return _messages_in_source(text)
 
 
 def descriptor_in(text: str) -> bytes | None:
@@ -119,65 +117,49 @@ def _place(message: DescriptorProto, above: str) -> MessagePlace:
     return place
 
 
-class _Source:
-    """Follows the blocks of a file's source."""
+def _messages_in_source(text: str) -> list[MessagePlace]:
+    """Follow the blocks of a file's source."""
+    file = MessagePlace("")  # its name is the package
+    blocks: list[MessagePlace | None] = []  # those that are open; None: of something else than a message
 
-    def __init__(self) -> None:
-        self.messages: list[MessagePlace] = []
-        self._package = ""
-        self._blocks: list[MessagePlace | None] = []  # those that are open; None: of something else than a message
-
-    def read(self, text: str) -> None:
-        statement: list[str] = []
-        for word in words_of(text):
-            if word not in ("{", "}", ";"):
-                statement.append(word)
-                continue
-            if word == "{":
-                self._open(statement)
-            elif word == "}":
-                self._close()
-            else:
-                self._end(statement)
-            statement = []
-        if self._blocks:
-            raise ValueError("not the source of a Protobuf file: a block does not end")
-
-    def _open(self, statement: list[str]) -> None:
-        if len(self._blocks) >= _MOST_DEPTH:
-            raise ValueError(f"not the source of a Protobuf file: blocks are nested more than {_MOST_DEPTH} deep")
-        if statement[:1] in (["export"], ["local"]):
-            statement = statement[1:]
-        group = statement.index("group") if "group" in statement[:2] else -1
-        if statement[:1] == ["message"] and len(statement) == 2:
-            self._blocks.append(self._add(statement[1]))
-        elif group >= 0 and statement[group + 2 : group + 3] == ["="]:
-            self._blocks.append(self._add(statement[group + 1], is_made=True))
-        else:
-            self._blocks.append(None)
-
-    def _close(self) -> None:
-        if not self._blocks:
-            raise ValueError("not the source of a Protobuf file: a block ends that was not begun")
-        self._blocks.pop()
-
-    def _end(self, statement: list[str]) -> None:
-        if statement[:1] == ["package"] and len(statement) == 2:
-            self._package = statement[1]
-        elif statement[:2] == ["map", "<"] and ">" in statement and self._blocks and self._blocks[-1] is not None:
-            for name in statement[statement.index(">") + 1 :][:1]:
-                self._add(_entry_name(name), is_made=True)
-
-    def _add(self, name: str, *, is_made: bool = False) -> MessagePlace:
-        above = next((block for block in reversed(self._blocks) if block is not None), None)
-        prefix = self._package if above is None else above.full_name
-        place = MessagePlace(f"{prefix}.{name}" if prefix else name, is_made)
-        (self.messages if above is None else above.nested).append(place)
+    def add(name: str, *, is_made: bool = False) -> MessagePlace:
+        above = next((block for block in reversed(blocks) if block is not None), file)
+        place = MessagePlace(f"{above.full_name}.{name}" if above.full_name else name, is_made)
+        above.nested.append(place)
         return place
 
-
-def _entry_name(field_name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
+    statement: list[str] = []
+    for word in words_of(text):
+        if word == "{":
+            if len(blocks) >= _MOST_DEPTH:
+                raise ValueError(f"not the source of a Protobuf file: blocks are nested more than {_MOST_DEPTH} deep")
+            if statement[:1] in (["export"], ["local"]):
+                statement = statement[1:]
+            group = statement.index("group") if "group" in statement[:2] else -1
+            if statement[:1] == ["message"] and len(statement) == 2:
+                blocks.append(add(statement[1]))
+            elif group >= 0 and statement[group + 2 : group + 3] == ["="]:
+                blocks.append(add(statement[group + 1], is_made=True))
+            else:
+                blocks.append(None)
+        elif word == "}":
+            if not blocks:
+                raise ValueError("not the source of a Protobuf file: a block ends that was not begun")
+            blocks.pop()
+        elif word == ";":
+            if statement[:1] == ["package"] and len(statement) == 2:
+                file.full_name = statement[1]
+            elif statement[:2] == ["map", "<"] and ">" in statement and blocks and blocks[-1] is not None:
+                for name in statement[statement.index(">") + 1 :][:1]:
+                    entry = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+                    add(f"{entry}Entry", is_made=True)
+        else:
+            statement.append(word)
+            continue
+        statement = []
+    if blocks:
+        raise ValueError("not the source of a Protobuf file: a block does not end")
+    return file.nested
 
 
 def words_of(source: str) -> Iterator[str]:
