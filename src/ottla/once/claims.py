@@ -13,7 +13,7 @@ from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
-from ottla.once.parts import Fresh, IdsOf, event_place, in_order, unavailable
+from ottla.once.parts import IdsOf, event_place, first_of_each, in_order, unavailable
 from ottla.once.steps import CallHandler, ClaimIds, FindProcessed, FinishIds, ReleaseIds, RunProcedure
 
 Tell = Callable[[str, Mapping[str, object]], None]
@@ -90,28 +90,28 @@ class ClaimRuns:
             raise
 
     def _claimed(self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]) -> RunProcedure:
-        split = Fresh(records, ids)
-        own = set((yield ClaimIds(list(split.by_id))))
+        by_id, copied = first_of_each(records, ids)
+        own = set((yield ClaimIds(list(by_id))))
         fresh: list[AnyRecord] = records
         copies: list[AnyRecord] = []
         waiting: Collection[str] = ()
         busy: Mapping[int, int | None] = {}
         if len(own) < len(records) or self._unmarked:  # else mostly: each message is here once and was unclaimed
-            others = [message_id for message_id in split.by_id if message_id not in own]
+            others = [message_id for message_id in by_id if message_id not in own]
             states: Mapping[str, int | None] = (yield FindProcessed(others)) if others else {}
-            waiting = {message_id for message_id in split.by_id if message_id in self._unmarked}
+            waiting = {message_id for message_id in by_id if message_id in self._unmarked}
             busy = {
                 record.offset: states.get(message_id, 0)
-                for message_id, record in split.by_id.items()
+                for message_id, record in by_id.items()
                 if message_id not in own and message_id not in waiting and states.get(message_id, 0) is not None
             }
             free = own - waiting
-            fresh = [record for message_id, record in split.by_id.items() if message_id in free]
+            fresh = [record for message_id, record in by_id.items() if message_id in free]
             copies = [
-                *split.copies,
-                *(split.by_id[message_id] for message_id in others if states.get(message_id, 0) is None),
+                *copied,
+                *(by_id[message_id] for message_id in others if states.get(message_id, 0) is None),
             ]
-            copies = [record for record in copies if ids[record.offset] not in waiting or record in split.copies]
+            copies = [record for record in copies if ids[record.offset] not in waiting or record in copied]
         if busy and self._ordering is Ordering.PARTITION:
             first = min(busy)
             yield from self._release(ids, [record for record in fresh if record.offset > first])
@@ -124,7 +124,7 @@ class ClaimRuns:
         finished = [ids[record.offset] for record in done]
         left = [record for record, _ in result.failures] + list(result.untouched)
         yield from self._release(ids, left)
-        already = [split.by_id[message_id] for message_id in waiting]
+        already = [by_id[message_id] for message_id in waiting]
         finished += waiting
         if finished:
             try:

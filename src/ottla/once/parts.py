@@ -56,20 +56,14 @@ class PartOfRun(Run):
         """Ignore the value: only the session cancels, on the whole run."""
 
 
-class Fresh:
-    """Records split by their ids: the first record of each id, and its copies in the same run."""
-
-    __slots__ = ("by_id", "copies")
-
-    def __init__(self, records: Sequence[AnyRecord], ids: Mapping[int, str]) -> None:
-        self.copies: list[AnyRecord] = []
-        self.by_id: dict[str, AnyRecord] = {ids[record.offset]: record for record in records}
-        if len(self.by_id) == len(records):  # mostly
-            return
-        self.by_id = {}
-        for record in records:
-            if self.by_id.setdefault(ids[record.offset], record) is not record:
-                self.copies.append(record)
+def first_of_each(records: Sequence[AnyRecord], ids: Mapping[int, str]) -> tuple[dict[str, AnyRecord], list[AnyRecord]]:
+    """Return the first record of each id, by the ids, and its copies in the same run."""
+    by_id = {ids[record.offset]: record for record in records}
+    if len(by_id) == len(records):  # mostly
+        return by_id, []
+    by_id = {}
+    copies = [record for record in records if by_id.setdefault(ids[record.offset], record) is not record]
+    return by_id, copies
 
 
 def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:

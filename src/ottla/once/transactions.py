@@ -19,7 +19,7 @@ from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
-from ottla.once.parts import Account, Fresh, IdsOf, event_place, in_order, unavailable
+from ottla.once.parts import Account, IdsOf, event_place, first_of_each, in_order, unavailable
 from ottla.once.steps import (
     BeginTransaction,
     CallHandler,
@@ -192,13 +192,13 @@ class TransactionRuns:
         self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]
     ) -> Procedure[Step, Any, tuple[list[AnyRecord], list[AnyRecord]]]:
         """Mark the records. Returns the new ones and the copies."""
-        split = Fresh(records, ids)
-        new = yield MarkProcessed(sorted(split.by_id))
+        by_id, copied = first_of_each(records, ids)
+        new = yield MarkProcessed(sorted(by_id))
         unsure = self._unsure.get(run.topic_partition)
         if len(new) == len(records) and not unsure:  # mostly: each is here once and was unclaimed
             return in_order(records), []
-        fresh = [record for message_id, record in split.by_id.items() if message_id in new]
-        copies = split.copies + [record for message_id, record in split.by_id.items() if message_id not in new]
+        fresh = [record for message_id, record in by_id.items() if message_id in new]
+        copies = copied + [record for message_id, record in by_id.items() if message_id not in new]
         if unsure:
             # Not copies: the commit whose answer was lost has marked them.
             own = {ids[record.offset] for record in copies} & unsure
