@@ -236,8 +236,8 @@ def token_clock(clock: Clock) -> Iterator[None]:
     try:
         yield
     finally:
+        forget_sources()  # first: by the other clock a token may be over, and would be renewed
         set_clock(None)
-        forget_sources()
 
 
 class _Jose:

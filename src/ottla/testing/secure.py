@@ -139,10 +139,10 @@ def secure_kafka(
             if clock is not None:
                 stack.enter_context(token_clock(clock))
             if tokens == "signed":
-                stack.callback(forget_sources)  # their clients are gone, and the endpoint is
                 endpoint = stack.enter_context(
                     OidcEndpoint(clients=users, clock=clock, audience=AUDIENCE, certificate=files.get("certificate"))
                 )
+                stack.callback(forget_sources)  # between the cluster, with its clients, and the endpoint
                 sasl["oauth"] = OAuthBearer(
                     endpoint.jwks_url, issuer=endpoint.issuer, audience=AUDIENCE, jwks_ca=files.get("client_ca")
                 )
