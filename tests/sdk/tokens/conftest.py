@@ -6,6 +6,14 @@ import pytest
 
 from ottla.clock import ManualClock
 from ottla.testing.oidc import OidcEndpoint, oidc_endpoint
+from ottla.tokens.shared import forget_sources
+
+
+@pytest.fixture(autouse=True)
+def _sources_of_this_test() -> Iterator[None]:
+    """A source outlives its clients, and tries again and again to renew what a test lets fail."""
+    yield
+    forget_sources()
 
 
 @pytest.fixture

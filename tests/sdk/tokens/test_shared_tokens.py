@@ -129,7 +129,6 @@ def test_a_file_with_something_else_is_not_used(tmp_path: Path, content: str) ->
     file.write_text(content, encoding="latin-1")
     with pytest.raises(TokenUnavailable, match="token"):
         tokens_of(token_settings({"sasl.oauthbearer.token.endpoint.url": file.as_uri()})).get()
-    forget_sources()
 
 
 def test_a_callable_returns_a_token(endpoint: OidcEndpoint) -> None:
