@@ -46,11 +46,11 @@ def falls_behind(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _stands_still(group: GroupInfo, earlier: GroupInfo, now: ClusterFacts, then: ClusterFacts) -> Iterator[CheckResult]:
-    old = _offsets(earlier)
-    moved = [place for place, offset in _offsets(group).items() if offset > old.get(place, offset)]
+    old = earlier.committed
+    moved = [place for place, offset in group.committed.items() if offset > old.get(place, offset)]
     if not moved:
         return
-    for place, offset in _offsets(group).items():
+    for place, offset in group.committed.items():
         fact, before = now.by_partition.get(place), then.by_partition.get(place)
         if fact is None or before is None or fact.high_watermark is None or before.high_watermark is None:
             continue
@@ -139,7 +139,7 @@ def offsets_expire(seen: Evidence) -> Iterator[CheckResult]:
 def loses_records(seen: Evidence) -> Iterator[CheckResult]:
     for group in seen.facts.groups:
         found: dict[tuple[str, str, int], list[tuple[TopicPartition, int]]] = {}
-        for place, offset in _offsets(group).items():
+        for place, offset in group.committed.items():
             fact = seen.facts.by_partition.get(place)
             if fact is None or fact.log_start is None:
                 continue
@@ -236,14 +236,14 @@ def eager(seen: Evidence) -> Iterator[CheckResult]:
 def beyond_end(seen: Evidence) -> Iterator[CheckResult]:
     for group in seen.facts.groups:
         old = None if seen.before is None else {each.group_id: each for each in seen.before.groups}.get(group.group_id)
-        for place, offset in _offsets(group).items():
+        for place, offset in group.committed.items():
             if not _is_beyond(place, offset, seen.facts):
                 continue
             # The offsets of groups are read after those of logs: members may have read on in between.
             is_at_rest = group.state in ("Empty", "Dead") or (
                 seen.before is not None
                 and old is not None
-                and _offsets(old).get(place) == offset
+                and old.committed.get(place) == offset
                 and _is_beyond(place, offset, seen.before)
             )
             if is_at_rest:
@@ -259,7 +259,3 @@ def beyond_end(seen: Evidence) -> Iterator[CheckResult]:
 def _is_beyond(place: TopicPartition, offset: int, facts: ClusterFacts) -> bool:
     fact = facts.by_partition.get(place)
     return fact is not None and fact.high_watermark is not None and offset > fact.high_watermark
-
-
-def _offsets(group: GroupInfo) -> dict[TopicPartition, int]:
-    return {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}

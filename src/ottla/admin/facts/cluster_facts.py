@@ -275,6 +275,11 @@ class GroupInfo:
     settings: Mapping[str, SettingInfo] | None = None
     """Of a share group; None as `members`."""
 
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        """The committed offset of each partition."""
+        return {TopicPartition(each.topic, each.partition): each.offset for each in self.offsets or ()}
+
 
 @fact
 class TransactionInfo:

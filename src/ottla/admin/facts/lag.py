@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo
+from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, GroupInfo, MemberInfo
 from ottla.commit_marks import is_marked_limited
 from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
@@ -82,39 +82,17 @@ class GroupLag:
 
 def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
     """Return the lag of one group, on every partition that it has committed for or that a member has."""
-    committed = {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
-    unsettled = {TopicPartition(each.topic, each.partition): each.unsettled for each in group.offsets or ()}
-    limited = {
-        TopicPartition(each.topic, each.partition) for each in group.offsets or () if is_marked_limited(each.metadata)
-    }
+    offsets = {TopicPartition(each.topic, each.partition): each for each in group.offsets or ()}
     members = {place: member for member in group.members or () for place in member.partitions}
-    lags = []
-    for place in sorted(committed.keys() | members.keys()):
-        member = members.get(place)
-        lags.append(
-            _lag(
-                place,
-                committed.get(place),
-                facts,
-                unsettled=unsettled.get(place),
-                is_limited=place in limited,
-                member=None if member is None else member.member_id,
-                client_id=None if member is None else member.client_id,
-            )
-        )
-    return GroupLag(group_id=group.group_id, state=group.state, partitions=tuple(lags))
+    places = sorted(offsets.keys() | members.keys())
+    lags = tuple(_lag(place, offsets.get(place), members.get(place), facts) for place in places)
+    return GroupLag(group_id=group.group_id, state=group.state, partitions=lags)
 
 
 def _lag(
-    place: TopicPartition,
-    committed: int | None,
-    facts: ClusterFacts,
-    *,
-    unsettled: int | None,
-    is_limited: bool,
-    member: str | None,
-    client_id: str | None,
+    place: TopicPartition, found: CommittedOffset | None, member: MemberInfo | None, facts: ClusterFacts
 ) -> PartitionLag:
+    committed, unsettled = (None, None) if found is None else (found.offset, found.unsettled)
     fact = facts.by_partition.get(place)
     start, end = (None, None) if fact is None else (fact.log_start, fact.high_watermark)
     stable = None if fact is None else fact.last_stable_offset
@@ -124,6 +102,7 @@ def _lag(
         # Behind a share group's start offset some records are settled already, which its broker leaves out.
         lag = end - max(start if committed is None else committed, start) if unsettled is None else unsettled
         lost = 0 if committed is None else max(0, start - committed)
+    is_limited = found is not None and is_marked_limited(found.metadata)
     return PartitionLag(
         topic=place.topic,
         partition=place.partition,
@@ -133,8 +112,8 @@ def _lag(
         lag=lag,
         lost=lost,
         held_at=stable if stable is not None and end is not None and stable < end else None,
-        member=member,
-        client_id=client_id,
+        member=None if member is None else member.member_id,
+        client_id=None if member is None else member.client_id,
         problem=None if lag is not None else _problem(place, facts),
         is_counted=unsettled is not None,
         is_limited=is_limited and member is not None and lag != 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ottla.admin.errors import PartlyDone
@@ -81,15 +81,7 @@ class Acl:
 
 def acl_info(acl: Acl) -> AclInfo:
     """Return an ACL as facts have it."""
-    return AclInfo(
-        resource=acl.resource,
-        name=acl.name or "",
-        pattern=acl.pattern,
-        principal=acl.principal or "",
-        host=acl.host or "",
-        operation=acl.operation,
-        permission=acl.permission,
-    )
+    return AclInfo(**{name: text or "" for name, text in asdict(acl).items()})
 
 
 def find_acls(wanted: Acl | None = None) -> AdminOperation[tuple[Acl, ...]]:

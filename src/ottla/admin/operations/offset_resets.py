@@ -154,7 +154,7 @@ def plan_copy(group: str, to: str, *, at_ms: int) -> AdminOperation[ResetPlan]:
     if group != to:
         refuse_share_groups("the offsets of a share group are not copied", source, target)
     facts = yield from _topics_of(source, None, at_ms)
-    places = {place: offset for place, offset in _committed(source).items() if place in facts.by_partition}
+    places = {place: offset for place, offset in source.committed.items() if place in facts.by_partition}
     return _plan(target, facts, places, at_ms)
 
 
@@ -191,7 +191,7 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
         return
     group = yield from _described(plan.group_id, plan.at_ms)
     refuse_members(plan.group_id, members_of(group))
-    committed = _committed(group)
+    committed = group.committed
     for move in changes:
         found = committed.get(TopicPartition(move.topic, move.partition))
         if found not in (move.committed, move.new):  # the latter where this is tried again
@@ -222,7 +222,7 @@ def _refuse_other_losses(group: GroupInfo, moves: Sequence[OffsetMove]) -> None:
         return
     moved = {TopicPartition(move.topic, move.partition) for move in moves}
     topics = {move.topic for move in moves if move.is_change and move.new is None}
-    for place, offset in _committed(group).items():
+    for place, offset in group.committed.items():
         if place.topic in topics and place not in moved:
             raise InputError(
                 f"group {group.group_id}: the offsets of a share group are deleted by whole topics, and {place}, which"
@@ -265,7 +265,7 @@ def _places(
     group: GroupInfo, topics: Mapping[str, Collection[int] | None] | None, facts: ClusterFacts
 ) -> list[TopicPartition]:
     if topics is None:
-        return [place for place in sorted(_committed(group)) if place in facts.by_partition]
+        return [place for place in sorted(group.committed) if place in facts.by_partition]
     places: list[TopicPartition] = []
     for name, numbers in topics.items():
         there = [each.partition for each in facts.by_topic[name].partitions]
@@ -280,7 +280,7 @@ def _wanted(
     to: str | int | dt.datetime | None, shift: int | None, places: list[TopicPartition], group: GroupInfo, at_ms: int
 ) -> AdminOperation[dict[TopicPartition, int | None]]:
     if shift is not None:
-        committed = _committed(group)
+        committed = group.committed
         uncommitted = [str(place) for place in places if place not in committed]
         if uncommitted:
             raise InputError(
@@ -299,7 +299,7 @@ def _wanted(
 
 
 def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition, int | None], at_ms: int) -> ResetPlan:
-    committed = _committed(group)
+    committed = group.committed
     settled = {
         TopicPartition(each.topic, each.partition)
         for each in group.offsets or ()
@@ -394,10 +394,6 @@ def refuse_members(group: str, members: tuple[str, ...]) -> None:
 def _end_of(facts: ClusterFacts, each: CommittedOffset) -> int:
     fact = facts.by_partition.get(TopicPartition(each.topic, each.partition))
     return each.offset if fact is None or fact.high_watermark is None else fact.high_watermark
-
-
-def _committed(group: GroupInfo) -> dict[TopicPartition, int]:
-    return {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
 
 
 def _format_offset(offset: int | None) -> str:
