@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla.errors import ConfigError
 from ottla.showing import shown
 from ottla.topics import topic_problem
+
+ANSWER_S: Final = 30.0
+"""How long a cluster may take to create topics."""
+
+CLUSTERS_CHOICE: Final = -1
+"""In a request for a topic: as many partitions, or replicas, as the cluster's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,9 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.reachable import start_client
 from ottla.config import Settings, for_admin
-from ottla.config.topic_specs import TopicSpec
+from ottla.config.topic_specs import ANSWER_S, CLUSTERS_CHOICE, TopicSpec
 from ottla.errors import ConfigError
 from ottla.telemetry import log_event
-
-ANSWER_S = 30.0
-_CLUSTERS_CHOICE = -1
 
 
 async def ensure_topics(settings: Settings, declared: Mapping[str, TopicSpec]) -> dict[str, int | None]:
@@ -51,10 +48,10 @@ async def create_topics(
 
 
 def _new_topic(name: str, spec: TopicSpec) -> NewTopic:
-    partitions = spec.partitions or _CLUSTERS_CHOICE
-    factor = spec.replication_factor or _CLUSTERS_CHOICE
+    partitions = spec.partitions or CLUSTERS_CHOICE
+    factor = spec.replication_factor or CLUSTERS_CHOICE
     # aiokafka lets the cluster choose only where replicas are assigned, if only none at all.
-    assignments: dict[int, list[int]] | None = {} if _CLUSTERS_CHOICE in (partitions, factor) else None
+    assignments: dict[int, list[int]] | None = {} if CLUSTERS_CHOICE in (partitions, factor) else None
     return NewTopic(name, partitions, factor, replica_assignments=assignments, topic_configs=spec.config_texts)
 
 

@@ -11,11 +11,12 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.aiokafka_internals import network_of
 from ottla.aio.client.client_errors import error_of
-from ottla.aio.client.declared_topics import ANSWER_S, check_created
+from ottla.aio.client.declared_topics import check_created
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
 from ottla.aio.consume.subscribed_topics import await_topics
 from ottla.config import Settings, TopicWait, for_admin
+from ottla.config.topic_specs import ANSWER_S
 from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 
 

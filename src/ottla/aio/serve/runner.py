@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
+from functools import partial
 from signal import Signals
 from typing import Any
 
@@ -32,6 +33,7 @@ from ottla.app.runtime.stop_signals import (
 from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
+from ottla.current_task import is_on_event_loop
 from ottla.errors import ConfigError
 from ottla.quantities import Span
 from ottla.stepping import run_async
@@ -102,7 +104,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
     def health(self) -> Health:
         """Return the health, from any thread. It is read on the loop, where its parts change."""
         loop = self._loop
-        if loop is None or loop is _running_loop():
+        if loop is None or (is_on_event_loop() and loop is asyncio.get_running_loop()):
             return self._all_health()
         answer: Future[Health] = Future()
         asked_s = self._asked_s = self._asked_s or time.monotonic()
@@ -160,7 +162,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
                     waits: RunResult | None = (await self._in_thread(invoker.decoder.decode, run))[1]
                     if waits is not None:
                         return waits
-                return await invoker.deliver_async(run, _yield_now)
+                return await invoker.deliver_async(run, partial(asyncio.sleep, 0))
 
             return deliver
 
@@ -176,14 +178,3 @@ class AppRunner(AppRunnerBase[GroupMember]):
             workers = sum(route.concurrency for route in declarations_of(self._app).routes)
             self._threads = HandlerThreads(workers)
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-async def _yield_now() -> None:
-    await asyncio.sleep(0)

@@ -43,7 +43,7 @@ from ottla.app.member.member_commits import CommitParts, MemberCommits
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import StartOffsets
 from ottla.app.member.stored_offsets import StoredOffsets
-from ottla.app.once.exactly_once_invoker import TransactionalSink, passes
+from ottla.app.once.exactly_once_invoker import TransactionalSink
 from ottla.config import TopicWait
 from ottla.config.assignors import conflict, offered
 from ottla.consumer.model import events
@@ -69,7 +69,7 @@ from ottla.consumer.readiness.health import Health, unready_after_ms
 from ottla.consumer.session import Session
 from ottla.errors import ConfigError, RetriableError
 from ottla.failures.dead_letter import Form
-from ottla.once.transaction_parts import TransactionPart
+from ottla.once.transaction_parts import OffsetOnly, TransactionPart
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Throttling, log_event
@@ -380,9 +380,9 @@ class MemberCore(MemberBase):
                 self._starts.find(epochs)
             case PassOffsets(offsets):
                 self._starts.passed(offsets)
-            case PassInTransaction():
-                for work in passes(effect):
-                    self._submit(work)
+            case PassInTransaction(positions):
+                for name, (epoch, offset) in positions.items():
+                    self._submit(OffsetOnly(name, epoch, offset))
             case Notice():
                 self._notice(effect)
             case _:

@@ -23,7 +23,6 @@ from ottla.app.once.resource_invoker import ResourceInvoker
 from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.config.worker_names import name_of_worker
-from ottla.consumer.model.effects import PassInTransaction
 from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
@@ -31,7 +30,7 @@ from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.outputs import OutputRecord, Outputs, of_records
 from ottla.once.parts import PartOfRun
-from ottla.once.transaction_parts import DeadLetterPart, HandledRun, OffsetOnly, TransactionPart, contiguous
+from ottla.once.transaction_parts import DeadLetterPart, HandledRun, TransactionPart, contiguous
 from ottla.producer.serializing import Serializer
 from ottla.quantities import milliseconds_of
 from ottla.stepping import Steps, run_async
@@ -115,10 +114,6 @@ class TransactionalSink:
             self._submit(DeadLetterPart(failed_write, on_written))
         else:
             self._others.write(failed_write, on_written)
-
-
-def passes(effect: PassInTransaction) -> list[TransactionPart]:
-    return [OffsetOnly(name, epoch, offset) for name, (epoch, offset) in effect.offsets.items()]
 
 
 class InTransaction:

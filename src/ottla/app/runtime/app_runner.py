@@ -239,7 +239,7 @@ class AppRunnerBase(ABC, Generic[M]):
             member.stop()
         for member in self._started:
             yield member.join
-        called = StopHooks(self._app.group)
+        problem: BaseException | None = None
         try:
             yield partial(self._dead_letters.close, self._app.drain_s)
         finally:
@@ -249,10 +249,14 @@ class AppRunnerBase(ABC, Generic[M]):
                 except (Exception, SystemExit, CancelledError) as error:
                     if isinstance(error, CancelledError) and is_being_cancelled():
                         raise
-                    called.failed(hook, error)
+                    # Later hooks are called all the same: each releases something else.
+                    problem = problem or error
+                    name = getattr(hook, "__qualname__", repr(hook))
+                    fields = {"error": described(error), "exception": stack_trace_of(error)}
+                    log_event("stop_hook_failed", "error", {"app": self._app.group, "hook": name, **fields})
         self._release()
         log_event("app_stopped", "info", {"app": self._app.group})
-        return called.error
+        return problem
 
     # For the shells
 
@@ -309,19 +313,3 @@ class AppRunnerBase(ABC, Generic[M]):
         check_assigned(verb, partitions, everything, group=", ".join(self.members))
         owned = [(member, [name for name in partitions if name in own]) for member, own in assigned.items()]
         return [(member, own) for member, own in owned if own]
-
-
-class StopHooks:
-    """The account of an app's `on_stop` hooks."""
-
-    def __init__(self, app: str) -> None:
-        self._app = app
-        self.error: BaseException | None = None
-        """The error of the first hook that failed."""
-
-    def failed(self, hook: Callable[[], Any], error: BaseException) -> None:
-        """Record what a hook raised. Later hooks are called all the same: each releases something else."""
-        self.error = self.error or error
-        name = getattr(hook, "__qualname__", repr(hook))
-        fields = {"app": self._app, "hook": name, "error": described(error), "exception": stack_trace_of(error)}
-        log_event("stop_hook_failed", "error", fields)

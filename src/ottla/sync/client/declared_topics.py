@@ -10,15 +10,12 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.config import Settings, for_admin
-from ottla.config.topic_specs import TopicSpec
+from ottla.config.topic_specs import ANSWER_S, CLUSTERS_CHOICE, TopicSpec
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import metadata_of
 from ottla.telemetry import log_event
-
-ANSWER_S = 30.0
-_CLUSTERS_CHOICE = -1
 
 
 def ensure_topics(settings: Settings, declared: Mapping[str, TopicSpec]) -> dict[str, int | None]:
@@ -45,8 +42,8 @@ def create_topics(admin: AdminClient, declared: Mapping[str, TopicSpec], *, serv
     new = [
         NewTopic(
             name,
-            num_partitions=spec.partitions or _CLUSTERS_CHOICE,
-            replication_factor=spec.replication_factor or _CLUSTERS_CHOICE,
+            num_partitions=spec.partitions or CLUSTERS_CHOICE,
+            replication_factor=spec.replication_factor or CLUSTERS_CHOICE,
             config=spec.config_texts,
         )
         for name, spec in declared.items()

@@ -8,9 +8,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ottla.config import Settings, TopicWait, for_admin
+from ottla.config.topic_specs import ANSWER_S
 from ottla.failures.retry_topics import SharedTopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
-from ottla.sync.client.declared_topics import ANSWER_S, await_created
+from ottla.sync.client.declared_topics import await_created
 from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.client.reachable import metadata_of
 from ottla.sync.consume.subscribed_topics import await_topics

@@ -104,7 +104,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
 
         # All async handlers share one loop, as they would under `serve`: what they open belongs to one loop.
         def deliver(run: Run) -> RunResult | Unconfirmed:
-            result = self._loop.run(invoker.deliver_async(run, _yield_now))
+            result = self._loop.run(invoker.deliver_async(run, partial(asyncio.sleep, 0)))
             return result if isinstance(result, RunResult) else _ConfirmedThere(self._loop, run, result)
 
         return deliver
@@ -183,7 +183,3 @@ async def _guarded(coroutine: Any) -> Callable[[], Any]:
 
 def _raise(error: BaseException) -> None:
     raise error
-
-
-async def _yield_now() -> None:
-    await asyncio.sleep(0)
