@@ -8,21 +8,17 @@ from contextvars import copy_context
 from inspect import isawaitable
 from time import monotonic
 from types import CoroutineType
-from typing import Final
 
-from ottla.app.delivery.invoker import Invoker, Yield, raise_unless_of_record
+from ottla.app.delivery.invoker import Invoker, raise_unless_of_record
 from ottla.app.delivery.isolate_contextvars import call_isolated, values_in
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop, confirm_async, promises_of, settled
-from ottla.app.delivery.run_decoder import malformed_part
+from ottla.app.delivery.run_decoder import YIELD_EVERY_S, Yield, malformed_part
 from ottla.app.delivery.run_progress import RunProgress
 from ottla.app.handler.handler_context import Context
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.current_task import running_task
 from ottla.failures.exceptions import Failure
 from ottla.producer.record_sends import HandlerSends, RecordSends, end_sends, handled, has_senders
-
-_YIELD_EVERY_S: Final = 0.004
-"""An event loop that is kept longer than a few milliseconds stops answering its heartbeats and its neighbours."""
 
 
 class AsyncRecordInvoker(Invoker):
@@ -31,11 +27,11 @@ class AsyncRecordInvoker(Invoker):
     __slots__ = ()
 
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
-        has_malformed, result = self.decoder.decode(run)
+        has_malformed, result = await self.decoder.decode_on_loop(run, yield_now)
         if result is not None:
             return result
         progress = RunProgress(run, self._ordering)
-        progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
+        progress.breathe_at_s = monotonic() + YIELD_EVERY_S
         progress.deadlines = self._expiry.deadlines(run.records)
         grows = run.can_grow and self._may_grow and not self.decoder.may_block
         feed = self._growing(run) if grows else iter(run.records)
@@ -111,7 +107,7 @@ class AsyncRecordInvoker(Invoker):
                     progress.returned(record, outcome, sends.take() if sends else ())
                 if monotonic() > breathe_at_s:
                     await yield_now()
-                    breathe_at_s = progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
+                    breathe_at_s = progress.breathe_at_s = monotonic() + YIELD_EVERY_S
                 is_exact = is_exact or (sends_of is not None and sends_of.has_heirs)
                 try:
                     if copy_context() != clean:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ottla.app.delivery.handler_batch import Batch
 from ottla.app.delivery.handler_result import Returned, failure_in, promises_in
-from ottla.app.delivery.invoker import Invoker, Yield, raise_unless_of_record
+from ottla.app.delivery.invoker import Invoker, raise_unless_of_record
 from ottla.app.delivery.isolate_contextvars import call_isolated
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
@@ -19,6 +19,7 @@ from ottla.app.delivery.pending_sends import (
     confirming,
     settled,
 )
+from ottla.app.delivery.run_decoder import Yield
 from ottla.app.handler.handler_context import Context
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
@@ -34,7 +35,7 @@ class BatchInvoker(Invoker):
     is_batch: ClassVar = True
 
     def deliver(self, run: Run) -> RunResult | AwaitingAcks:
-        prepared = self._prepared(run)
+        prepared = self._prepared(run, self.decoder.decode(run))
         if isinstance(prepared, RunResult):
             return prepared
         batch, context = prepared
@@ -63,7 +64,7 @@ class BatchInvoker(Invoker):
         return confirming(promises, finish)
 
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
-        prepared = self._prepared(run)
+        prepared = self._prepared(run, await self.decoder.decode_on_loop(run, yield_now))
         if isinstance(prepared, RunResult):
             return prepared
         batch, context = prepared
@@ -102,9 +103,9 @@ class BatchInvoker(Invoker):
             return None
         return self._sends.begin() if loop is None else self._sends.begin(loop, running_task)
 
-    def _prepared(self, run: Run) -> tuple[Batch, Context] | RunResult:
-        """Decode the run. Returns the result where nothing goes to the handler."""
-        has_malformed, result = self.decoder.decode(run)
+    def _prepared(self, run: Run, decoded: tuple[bool, RunResult | None]) -> tuple[Batch, Context] | RunResult:
+        """Return what goes to the handler, or the result where nothing does. `decoded` is what the decoder returned."""
+        has_malformed, result = decoded
         if result is not None:
             return result
         context = self._context(run)

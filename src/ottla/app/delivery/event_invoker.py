@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Unpack
 
-from ottla.app.delivery.invoker import InvokerParts, Yield
+from ottla.app.delivery.invoker import InvokerParts
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
 from ottla.app.delivery.record_invoker import RecordInvoker
-from ottla.app.delivery.run_decoder import DecoderParts, RunDecoder, decode_values
+from ottla.app.delivery.run_decoder import DecoderParts, RunDecoder, Yield, decode_values
 from ottla.app.handler.binding import Call
 from ottla.app.handler.event_handlers import EventHandler, EventHandlers
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -41,25 +41,27 @@ class EventDecoder(RunDecoder):
             return True
         value_context, key_context = self._serde_contexts(run)
         if self._may_block:
-            for handler, records in self._groups(run)[0].items():
+            for handler, records in self._groups(run, run.records)[0].items():
                 if handler.serde.would_block([record.raw_value for record in records], value_context):
                     return True
         return self._key.would_block([record.raw_key for record in run.records], key_context)
 
-    def _decode_values(self, run: Run, context: SerdeContext) -> bool:
-        groups, has_malformed = self._groups(run)
+    def _decode_values(self, run: Run, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
+        groups, has_malformed = self._groups(run, records)
         for handler, records in groups.items():
             has_malformed |= decode_values(records, handler.serde, context)
         return has_malformed
 
-    def _groups(self, run: Run) -> tuple[dict[EventHandler, Sequence[AnyRecord]], bool]:
-        """Return the records of the run by handler, and whether the type of some cannot be read."""
-        records, by_tag, default = run.records, self._events.by_tag, self._default
+    def _groups(self, run: Run, records: Sequence[AnyRecord]) -> tuple[dict[EventHandler, Sequence[AnyRecord]], bool]:
+        """Return records of the run by handler, and whether the type of some cannot be read."""
+        by_tag, default = self._events.by_tag, self._default
+        if run.chosen is None:
+            run.chosen = {}
         tags = self._events.by.tags_of(records)
         first = tags[0] if tags else None
         if first.__class__ is not Malformed and tags.count(first) == len(tags):  # one type: no loop over records
             handler = by_tag.get(first, default)  # type: ignore[arg-type]
-            run.chosen = dict.fromkeys(records, handler.call)
+            run.chosen |= dict.fromkeys(records, handler.call)
             return {handler: records}, False
         by_type: dict[str | Malformed | None, list[AnyRecord]] = {}
         for record, tag in zip(records, tags, strict=True):
@@ -67,16 +69,15 @@ class EventDecoder(RunDecoder):
                 by_type[tag].append(record)
             except KeyError:
                 by_type[tag] = [record]
-        chosen, groups, has_malformed = dict[AnyRecord, Call](), dict[EventHandler, list[AnyRecord]](), False
+        groups, has_malformed = dict[EventHandler, list[AnyRecord]](), False
         for tag, of_type in by_type.items():
             if isinstance(tag, Malformed):
                 for record in of_type:
                     record.value, has_malformed = tag, True
                 continue
             handler = by_tag.get(tag, default)  # type: ignore[arg-type]
-            chosen.update(zip(of_type, repeat(handler.call), strict=False))
+            run.chosen.update(zip(of_type, repeat(handler.call), strict=False))
             groups.setdefault(handler, []).extend(of_type)
-        run.chosen = chosen
         return groups, has_malformed  # type: ignore[return-value]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from ottla.app.delivery.handler_spans import HandlerSpans
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
-from ottla.app.delivery.run_decoder import RunDecoder
+from ottla.app.delivery.run_decoder import RunDecoder, Yield
 from ottla.app.handler.binding import Binding
 from ottla.app.handler.handler_context import Context
 from ottla.clock import Clock, SystemClock
@@ -24,8 +24,6 @@ from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.expiry import Expiry
 from ottla.producer.record_sends import HandlerSends
 from ottla.records import TopicPartition
-
-Yield = Callable[[], Awaitable[None]]
 
 
 class InvokerParts(TypedDict):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypedDict, Unpack
+from time import monotonic
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import RegistryUnavailable
@@ -17,6 +18,16 @@ _PART_RECORDS: Final = 100
 """How many values are decoded ahead of a handler that takes only values. The garbage collector runs after 700
 allocations and moves survivors to an older generation; 2,000 values decoded together survive it. That cost a tenth of
 the CPU of a record."""
+
+
+_LEAST_RECORDS: Final = 8
+"""How many records are decoded at first before it is seen how long that takes."""
+
+YIELD_EVERY_S: Final = 0.004
+"""An event loop that is kept longer than a few milliseconds stops answering its heartbeats and its neighbours."""
+
+Yield: TypeAlias = Callable[[], Awaitable[None]]
+"""Lets the event loop breathe."""
 
 
 class DecoderParts(TypedDict):
@@ -76,23 +87,44 @@ class RunDecoder:
             self._key.would_block([record.raw_key for record in run.records], key_context)
         )
 
-    def decode(self, run: Run) -> tuple[bool, RunResult | None]:
-        """Decode the run in place. Returns whether anything is malformed, and a result when decoding must wait.
+    def decode(self, run: Run, part: Sequence[AnyRecord] | None = None) -> tuple[bool, RunResult | None]:
+        """Decode the run, or a part of it, in place. Returns whether anything is malformed, and a result when decoding
+        must wait.
 
         Always from the raw bytes: a handler that changed its value before it failed gets a fresh one at the retry.
         """
+        records = run.records if part is None else part
         if self._bytes_only:
-            for record in () if run.is_first else run.records:
+            for record in () if run.is_first else records:
                 record.value = record.raw_value
                 record.key = record.raw_key
             return False, None
         value_context, key_context = self._serde_contexts(run)
         try:
-            has_malformed = self._decode_values(run, value_context)
+            has_malformed = self._decode_values(run, records, value_context)
             if not (run.is_first and self._keys_are_bytes):
-                has_malformed |= self._decode_keys(run.records, key_context)
+                has_malformed |= self._decode_keys(records, key_context)
         except RegistryUnavailable as error:
             return False, self._outage(run, error)
+        return has_malformed, None
+
+    async def decode_on_loop(self, run: Run, yield_now: Yield) -> tuple[bool, RunResult | None]:
+        """Decode the run as `decode` does, in parts: the event loop is kept for some milliseconds at a time."""
+        if self._bytes_only:
+            return self.decode(run)
+        has_malformed, begin, size = False, 0, _LEAST_RECORDS
+        breathe_at_s = monotonic() + YIELD_EVERY_S
+        while begin < len(run.records):
+            is_malformed, result = self.decode(run, run.records[begin : begin + size])
+            if result is not None:
+                return False, result
+            has_malformed |= is_malformed
+            begin += size
+            if monotonic() > breathe_at_s:
+                await yield_now()
+                breathe_at_s = monotonic() + YIELD_EVERY_S
+            else:
+                size *= 2
         return has_malformed, None
 
     def decode_newest(self, run: Run) -> None:
@@ -131,9 +163,9 @@ class RunDecoder:
             return self._exceptions.failure_of(error)
         return None
 
-    def _decode_values(self, run: Run, context: SerdeContext) -> bool:
-        """Decode the values of a run in place. Returns whether one is malformed."""
-        return decode_values(run.records, self._value, context)
+    def _decode_values(self, run: Run, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
+        """Decode values of a run in place. Returns whether one is malformed."""
+        return decode_values(records, self._value, context)
 
     def _decode_keys(self, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
         """Decode keys in place. Returns whether one is malformed."""

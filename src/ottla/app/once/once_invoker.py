@@ -13,8 +13,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final
 
-from ottla.app.delivery.invoker import Invoker, Yield
-from ottla.app.delivery.run_decoder import malformed_part
+from ottla.app.delivery.invoker import Invoker
+from ottla.app.delivery.run_decoder import Yield, malformed_part
 from ottla.app.once.leases import AsyncLeases, ClaimLease, ClaimLeases
 from ottla.app.once.once_settings import OnceSettings
 from ottla.app.once.resource_invoker import ResourceInvoker

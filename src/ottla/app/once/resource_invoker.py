@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ottla.app.delivery.invoker import Invoker, Yield
+from ottla.app.delivery.invoker import Invoker
+from ottla.app.delivery.run_decoder import Yield
 from ottla.app.handler.resources import OpenedForRun, Unsettled
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
