@@ -12,6 +12,7 @@ from ottla.topics import text_problem
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
+    from ottla.admin.facts.cluster_facts import QuotaInfo
     from ottla.admin.operations.scram_changes import ScramUser
 
 DEFAULT_ENTITY: Final = "<default>"
@@ -34,6 +35,17 @@ def quota_number(name: str, text: str) -> float:
 def plain_number(value: float | None) -> float | int | None:
     """Return a number as people write it: whole where it is."""
     return int(value) if value is not None and value.is_integer() else value
+
+
+def quota_item(quota: QuotaInfo) -> dict[str, Any]:
+    """Return an item of `quotas.list/1`."""
+    entity = {kind: quota.entity[kind] or DEFAULT_ENTITY for kind in KINDS if kind in quota.entity}
+    return {**entity, "quota": quota.name, "value": plain_number(quota.value)}
+
+
+def user_item(user: ScramUser) -> dict[str, Any]:
+    """Return an item of `users.list/1`."""
+    return {"user": user.user, "mechanism": user.mechanism, "iterations": user.iterations}
 
 
 def entity_text(entity: Mapping[str, str | None]) -> str:

@@ -15,9 +15,10 @@ from ottla.browse.access_items import (
     entity_text,
     existing_user,
     found_user,
-    plain_number,
     quota_changes,
+    quota_item,
     quota_number,
+    user_item,
 )
 from ottla.browse.acl_options import Options, what_to_create
 from ottla.browse.human_amounts import moment
@@ -54,18 +55,8 @@ def access(console: ConsoleState, query: Query) -> dict[str, Any]:
         return []
 
     acls = read("acls", lambda: [asdict(each) for each in console.admin.find_acls()])
-    quotas = read(
-        "quotas",
-        lambda: [
-            {
-                **{kind: quota.entity[kind] or DEFAULT_ENTITY for kind in KINDS if kind in quota.entity},
-                "quota": quota.name,
-                "value": plain_number(quota.value),
-            }
-            for quota in console.admin.find_quotas()
-        ],
-    )
-    users = read("users", lambda: [asdict_of_user(each) for each in console.admin.find_scram_users()])
+    quotas = read("quotas", lambda: list(map(quota_item, console.admin.find_quotas())))
+    users = read("users", lambda: list(map(user_item, console.admin.find_scram_users())))
     shown = [each for each in acls if wanted(str(each["principal"])) or wanted(str(each["name"]))]
     return {
         "schema": "ottla.console.access/1",
@@ -75,11 +66,6 @@ def access(console: ConsoleState, query: Query) -> dict[str, Any]:
         "users": [each for each in users if wanted(str(each["user"]))][:_MOST_SHOWN],
         "problems": problems,
     }
-
-
-def asdict_of_user(each: Any) -> dict[str, Any]:
-    """Return an item of `users.list/1`."""
-    return {"user": each.user, "mechanism": each.mechanism, "iterations": each.iterations}
 
 
 def create_acls(console: ConsoleState, query: Query) -> ShownChange:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.browse.access_items import DEFAULT_ENTITY, entity_text, plain_number, quota_changes, quota_number
+from ottla.browse.access_items import entity_text, quota_changes, quota_item, quota_number
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
@@ -63,12 +63,8 @@ def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
     """
     with open_admin(kafka) as admin:
         found = admin.find_quotas(_entity(**entity))
-    items: list[dict[str, Any]] = [
-        {kind: quota.entity[kind] or DEFAULT_ENTITY for kind in KINDS if kind in quota.entity}
-        | {"quota": quota.name, "value": plain_number(quota.value)}
-        for quota in found
-    ]
-    out.items("quotas.list/1", [*KINDS, "quota", _number_column("value")], items, empty="no quotas")
+    columns: list[Column | str] = [*KINDS, "quota", _number_column("value")]
+    out.items("quotas.list/1", columns, map(quota_item, found), empty="no quotas")
 
 
 @quotas.command("set")

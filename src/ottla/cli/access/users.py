@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.browse.access_items import LONGEST_PASSWORD, checked_password, existing_user, found_user
+from ottla.browse.access_items import LONGEST_PASSWORD, checked_password, existing_user, found_user, user_item
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
@@ -77,8 +77,7 @@ def list_users(kafka: Settings, out: Output) -> None:
     """
     with open_admin(kafka) as admin:
         found = admin.find_scram_users()
-    items = ({"user": each.user, "mechanism": each.mechanism, "iterations": each.iterations} for each in found)
-    out.items("users.list/1", _COLUMNS, items, empty="no users")
+    out.items("users.list/1", _COLUMNS, map(user_item, found), empty="no users")
 
 
 @users.command()
