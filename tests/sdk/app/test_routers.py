@@ -109,3 +109,11 @@ def test_what_is_declared_after_the_include_is_refused() -> None:
     for declare in late:
         with pytest.raises(ConfigError, match="after app 'billing' had included"):
             declare()
+
+
+def test_errors_that_no_app_decides_are_raised_where_they_are_written() -> None:
+    router = Router()
+    with pytest.raises(ConfigError, match="found retires="):
+        router.handler("orders", retires=None)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="concurrency"):
+        router.queue("jobs", concurrency=0)
