@@ -6,9 +6,10 @@ a Spark stream never loads what writes to a topic.
 
 from __future__ import annotations
 
+import dis
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
     A name that was used once is an ordinary attribute from then on.
     """
-    home_of = _typed_imports(package, sys._getframe(1).f_code)
+    home_of = _typed_imports(sys._getframe(1).f_code)
     public = sorted(home_of)
 
     def get(name: str) -> Any:
@@ -36,46 +37,21 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     return get, names, public
 
 
-def _typed_imports(package: str, body: CodeType) -> dict[str, str]:
+def _typed_imports(body: CodeType) -> dict[str, str]:
     """Return name → module of the imports under `TYPE_CHECKING` in the body of a package.
 
-    The body runs once more, as far as `lazy_names`, in a namespace where `TYPE_CHECKING` is true and an import is noted
-    instead of done. So no second list of the names is needed, and no source, which frozen applications do not have.
+    They are read from its bytecode: frozen applications have no source.
     """
-    imports = _NotedImports()
-    try:
-        exec(body, {"__name__": package, "__builtins__": {"__import__": imports.note}})
-    except _BodyIsRead:
-        return imports.home_of
-    raise ImportError(f"{package} has to import lazy_names by this name")
-
-
-class _NotedImports:
-    """Stands for every module and every name that the body of a package imports while they are noted."""
-
-    def __init__(self) -> None:
-        self.home_of: dict[str, str] = {}
-
-    def note(
-        self, module: str, _globals: object, _locals: object, names: Sequence[str] | None, _level: int
-    ) -> _NotedImports:
-        self.home_of.update(dict.fromkeys(names or (), module))
-        return self
-
-    def __getattr__(self, _: str) -> _NotedImports:
-        return self
-
-    def __bool__(self) -> bool:
-        """Stand for `TYPE_CHECKING`, the one name that is asked: what was imported before it is no public name."""
-        self.home_of.clear()
-        return True
-
-    def lazy_names(self, _: str) -> None:
-        raise _BodyIsRead
-
-
-class _BodyIsRead(Exception):
-    pass
+    home_of: dict[str, str] = {}
+    module = ""
+    for instruction in dis.get_instructions(body):
+        if instruction.opname == "IMPORT_NAME":
+            module = instruction.argval
+        elif instruction.opname == "IMPORT_FROM":
+            home_of[instruction.argval] = module
+        elif instruction.argval == "TYPE_CHECKING" and instruction.opname == "LOAD_NAME":
+            home_of.clear()
+    return home_of
 
 
 class LazyModule(ModuleType):
