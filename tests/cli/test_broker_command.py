@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from broker_embedded.process_options import GENERAL, SECURITY
 from ottla.cli import main
 from ottla.testing import Kafka
 
@@ -90,6 +91,12 @@ def test_what_it_cannot_start_with_is_one_line_and_exit_code_2(start: Start, arg
 def test_wrong_options_are_refused_before_anything_starts() -> None:
     for arguments in (["--brokers", "0"], ["--port", "70000"], ["--log-level", "loud"]):
         assert CliRunner().invoke(main, ["broker", "start", *arguments]).exit_code == 2
+
+
+@pytest.mark.parametrize("option", [each.name for each in (*GENERAL, *SECURITY) if each.alone is None])
+def test_an_option_without_its_value_is_refused(option: str) -> None:
+    result = CliRunner().invoke(main, ["broker", "start", "--log-dirs", "0", option])
+    assert (result.exit_code, f"Option '{option}' requires an argument" in result.stderr) == (2, True)
 
 
 def test_help_names_the_line_that_scripts_wait_for() -> None:

@@ -57,17 +57,17 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
 
 
 def _click_option(each: ProcessOption) -> Callable[[F], F]:
-    metavar = f"[{each.metavar}]" if each.alone is not None else each.metavar
+    # Click takes any `flag_value`, None as well, for the leave to omit the value.
+    without_value: dict[str, Any] = {} if each.alone is None else {"is_flag": False, "flag_value": each.alone}
     return click.option(
         each.name,
         type=each.kind if each.choices is None else click.Choice(each.choices),
         multiple=each.is_repeated,
-        metavar=metavar,
-        is_flag=False,
-        flag_value=each.alone,
+        metavar=each.metavar if each.alone is None else f"[{each.metavar}]",
         default=each.default,
         show_default=each.default is not None,
         help=each.help,
+        **without_value,
     )
 
 
