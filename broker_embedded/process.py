@@ -49,7 +49,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop; returns the exit code."""
     try:
-        options = _parser().parse_args(arguments)
+        options = _options(arguments)
         logging.basicConfig(
             stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
@@ -155,9 +155,22 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=(columns or 80) - 2)
 
 
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options. StartupError for unknown ones; it has no values, as that of a misspelt --user is a
+    password."""
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+        raise StartupError(f"unrecognized arguments: {' '.join(names) or 'values without an option'}")
+    return options
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _ArgumentParser(
-        prog="broker_embedded", description="An embedded Kafka broker on loopback.", formatter_class=_formatter
+        prog="broker_embedded",
+        description="An embedded Kafka broker on loopback.",
+        formatter_class=_formatter,
+        allow_abbrev=False,
     )
     security = parser.add_argument_group("security", "Who may connect. Anybody, in plain text, if nothing is said.")
     for group, options in ((parser, GENERAL), (security, SECURITY)):

@@ -122,7 +122,10 @@ def test_what_was_acknowledged_is_there_after_a_kill(
         (["--virtual-clock", "-3"], "--virtual-clock: found -3, wanted 0 (frozen) or more"),
         (["--virtual-clock", "nan"], "--virtual-clock: found nan, wanted 0 (frozen) or more"),
         (["--virtual-clock", "inf"], "--virtual-clock: found inf, wanted 0 (frozen) or more"),
-        (["--nope"], "unrecognized arguments: --nope"),
+        (["--nope"], "unrecognized arguments: --nope\n"),
+        (["--use=alice=secret"], "unrecognized arguments: --use\n"),
+        (["--usr", "alice=secret", "--nope"], "unrecognized arguments: --usr --nope\n"),
+        (["--user", "alice=x", "secret"], "unrecognized arguments: values without an option\n"),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(start: Start, arguments: list[str], message: str) -> None:
