@@ -43,11 +43,11 @@ MESSAGING = """\
 `make bench ONLY=messaging`: [delayed messages](how-to/delayed-messages.md) beside plain sends of the same records, how
 fast one scheduler hands out what is due, and how late messages come that are due within three seconds. A start counts
 until a scheduler has all slots, has read what is open and has delivered what is due; its memory is what it has more
-than one with nothing scheduled. [Retry topics](how-to/retry-topics.md) get 300 records/s of 40 keys
-for ten seconds from one broker, and 3 % of the deliveries fail. Their delays are 0.3 and 2 s; the goal is that all
-records are handled within twice the sum of the delays. Then [priorities](how-to/priorities.md): what an
-urgent record waits beside a million
-bulk records, and a backlog of three priorities beside the same topics without them, with a handler that takes 20 µs.
+than one with nothing scheduled. [Retry topics](how-to/retry-topics.md) get 300 records/s of 40 keys for ten seconds,
+from one broker and from three that replicate, and 3 % of the deliveries fail. Their delays are 0.3 and 2 s; the goal is
+that all records are handled within twice the sum of the delays. Then [priorities](how-to/priorities.md): what an urgent
+record waits beside a million bulk records, and a backlog of three priorities beside the same topics without them, with
+a handler that takes 20 µs.
 [RabbitMQ](migration/rabbitmq.md) does the same once, where Debian's package and pika are, with a smaller backlog: a
 durable classic queue with `x-max-priority`, persistent messages, each acknowledged, 50 handed out ahead. It promises
 that what was not acknowledged comes again, and that the highest priority goes first as long as it has any: the others

@@ -6,9 +6,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import first_page
+import page_words
 import pytest
 from first_page import Tables
-from goals import GOALS
+from goals import DROPPED, GOALS
 from goals_of_hot_paths import CPU_RATIO
 from judging import State, advantage, at_least, at_most, ratio, ratio_of
 from render import PARTS, page_of
@@ -45,6 +46,12 @@ def test_without_any_result_every_goal_is_not_measured() -> None:
 def test_the_page_in_the_docs_has_every_goal() -> None:
     page = (ROOT / "docs" / "benchmark-results.md").read_text(encoding="utf-8")
     assert [goal.what for goal in GOALS if not lines_of(page, goal.what)] == []
+
+
+def test_the_page_in_the_docs_has_the_words_of_its_program() -> None:
+    page = (ROOT / "docs" / "benchmark-results.md").read_text(encoding="utf-8")
+    words = {"DROPPED": DROPPED, **{name: text for name, text in vars(page_words).items() if name.isupper()}}
+    assert [name for name, text in words.items() if text not in page] == []
 
 
 def test_the_page_in_the_docs_shows_only_plots_that_there_are() -> None:
