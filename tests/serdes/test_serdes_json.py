@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,6 +146,46 @@ def test_nan_in_a_typed_value_is_refused_because_json_would_say_null() -> None:
 
     with pytest.raises(SerializationError, match=r"orders value: .*decoded again as Reading: .*`\$.celsius`"):
         Json(Reading).serialize(Reading(math.nan), CTX)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_nan_is_refused_where_null_could_be_read_instead(number: float) -> None:
+    @dataclasses.dataclass
+    class Reading:
+        place: str
+        celsius: float | None
+
+    refused = r"orders value: JSON has no NaN and no infinity - at `\$%s`"
+    with pytest.raises(SerializationError, match=refused % r"\.celsius"):
+        Json(Reading).serialize(Reading("roof", number), CTX)
+    with pytest.raises(SerializationError, match=refused % r"\.readings\[1\]\.celsius"):
+        Json().serialize({"readings": (None, {"celsius": number})}, CTX)
+
+
+@pytest.mark.parametrize("field", [float, float | None])
+def test_nan_in_a_pydantic_model_is_refused_unless_its_config_writes_it(field: Any) -> None:
+    model = pydantic.create_model("Reading", celsius=field)
+    with pytest.raises(SerializationError, match=r"orders value: (.|\n)*celsius"):
+        Json(model).serialize(model(celsius=math.nan), CTX)
+    config = pydantic.ConfigDict(ser_json_inf_nan="strings")
+    spelled = pydantic.create_model("Spelled", __config__=config, celsius=field, note=(str | None, None))
+    assert Json(spelled).serialize(spelled(celsius=math.nan), CTX) == b'{"celsius":"NaN","note":null}'
+
+
+def test_nan_beside_what_a_hook_encodes_is_refused() -> None:
+    class Array:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("the truth of an array is ambiguous")
+
+    serde = Json(enc_hook=lambda _array: [1, 2])
+    assert serde.serialize({"array": Array(), "none": None}, CTX) == b'{"array":[1,2],"none":null}'
+    with pytest.raises(SerializationError, match=r"no infinity - at `\$\.celsius`"):
+        serde.serialize({"array": Array(), "celsius": math.nan}, CTX)
+
+
+def test_null_that_was_none_is_sent() -> None:
+    value = {"a": None, "b": ("null", 1.5), "c": [None]}
+    assert Json().serialize(value, CTX) == b'{"a":null,"b":["null",1.5],"c":[null]}'
 
 
 def test_a_field_of_the_wrong_type_is_refused_before_it_is_sent(models: SimpleNamespace) -> None:

@@ -9,9 +9,9 @@
 Bytes that are not JSON are *malformed*. JSON that breaks a rule of the type (a missing field, a wrong type, a
 constraint of `Annotated`, a `ValueError` from `__post_init__` or from a pydantic validator) is *invalid*.
 
-JSON has no NaN and no infinity, and encoders write them as null. A typed serde therefore reads back what it wrote
-before it lets the bytes go (`check`, on by default, less than a microsecond for a flat record): what a producer sends,
-a consumer with the same type can read.
+JSON has no NaN and no infinity, and encoders write them as null: a value that holds one is refused. A typed serde also
+reads back what it wrote before it lets the bytes go (less than a microsecond for a flat record): what a producer sends,
+a consumer with the same type can read. `check=False` leaves both out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -46,7 +47,7 @@ class Json(FramedSerde[T]):
     it to JSON and back.
     """
 
-    __slots__ = ("_check", "_decode", "_encode", "_options", "type")
+    __slots__ = ("_check", "_decode", "_encode", "_options", "_reads_back", "type")
 
     # `Order | None` is no class: type checkers take it for Any, and for itself in `Json[Order | None](Order | None)`.
     @overload
@@ -107,9 +108,11 @@ class Json(FramedSerde[T]):
             )
         self._encode: Callable[[Any], bytes]
         self._decode: Callable[[bytes], Any]
+        self._check = check
+        self._reads_back = check and type is not Any
         if mentions_pydantic(type):
             self._encode, self._decode = _pydantic_codec(type)
-            self._check = False  # pydantic's encoder itself refuses a value that no longer fits its model
+            self._reads_back = False  # pydantic's encoder refuses what no longer fits the model, but for NaN
             return
         try:
             self._decode = msgspec.json.Decoder(type, dec_hook=dec_hook).decode
@@ -124,7 +127,6 @@ class Json(FramedSerde[T]):
                 raise ConfigError(f"Json({type_text(type)}): {error}{hint}") from error
             self._decode = union.decoder(dec_hook)
         self._encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
-        self._check = check and type is not Any
 
     @property
     def value_type(self) -> Any:
@@ -153,14 +155,18 @@ class Json(FramedSerde[T]):
         except Exception as error:
             place = _first_unencodable(value, self._encode)
             raise SerializationError(f"{ctx.topic} {ctx.part}: {explain(error)} - at `{place}`") from error
-        if self._check:
+        has_null = self._check and b"null" in data
+        if has_null or self._reads_back:
             try:
-                self._decode(data)
+                read = self._decode(data)
             except Exception as error:
                 raise SerializationError(
                     f"{ctx.topic} {ctx.part}: the JSON of this {type_name(value)} cannot be decoded again as "
                     f"{type_text(self.type)}: {explain(error)}"
                 ) from error
+            # What a hook encodes need not compare: arrays raise.
+            if has_null and (self._options["enc_hook"] or read != value) and (number := _not_finite(value)):
+                raise SerializationError(f"{ctx.topic} {ctx.part}: JSON has no NaN and no infinity - at `{number}`")
         return prefix + data if prefix else data
 
     def deserialize(self, data: bytes | None, ctx: SerdeContext) -> T | Malformed | None:
@@ -247,6 +253,20 @@ def _first_unencodable(value: Any, encode: Callable[[Any], bytes], path: str = "
         except Exception:
             return _first_unencodable(child, encode, path + name)
     return path
+
+
+def _not_finite(value: Any, path: str = "$") -> str | None:
+    """Return the path of the first number that encoders write as null."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    if hasattr(type(value), "model_fields"):
+        if value.model_config.get("ser_json_inf_nan", "null") != "null":
+            return None
+        value = vars(value)
+    for name, child in _children(value):
+        if place := _not_finite(child, path + name):
+            return place
+    return None
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
