@@ -24,10 +24,20 @@ def run_without(missing: list[str], *arguments: str, folder: Path | None = None)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=folder)
 
 
+PIPELINE = """
+from ottla import Json
+from ottla.spark import Pipeline
+
+pipeline = Pipeline("reports", bootstrap_servers="localhost:1", checkpoint="checkpoints")
+pipeline.read_topic("orders", value=Json())
+pipeline.write_parquet("orders", "orders")
+"""
+
+
 @pytest.mark.parametrize(
     ("missing", "arguments", "told"),
     [
-        (["pyspark"], ["pipeline", "describe", "reports:pipeline"], "pyspark, which is not installed: pip install"),
+        (["pyspark"], ["pipeline", "run", "reports:pipeline"], "Spark needs pyspark 4.2 or newer: pip install"),
         (["pyspark"], ["pipeline", "prepare"], "pyspark, which is not installed: pip install"),
         (["pyarrow"], ["pipeline", "describe", "reports:pipeline"], "pyarrow, which is not installed: pip install"),
     ],
@@ -35,12 +45,20 @@ def run_without(missing: list[str], *arguments: str, folder: Path | None = None)
 def test_a_pipeline_command_without_its_extra_is_one_line(
     missing: list[str], arguments: list[str], told: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "reports.py").write_text("from ottla.spark import Pipeline\npipeline = None\n")
+    (tmp_path / "reports.py").write_text(PIPELINE)
     ended = run_without(missing, *arguments, folder=tmp_path)
     assert ended.returncode == 2
-    assert told in ended.stderr
-    assert "'ottla[spark]'" in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
+    errors = [line for line in ended.stderr.splitlines() if not line.startswith("ottla: running reports:pipeline")]
+    assert len(errors) == 1
+    assert told in errors[0]
+    assert "'ottla[spark]'" in errors[0]
+
+
+def test_a_pipeline_is_described_where_spark_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "reports.py").write_text(PIPELINE)
+    ended = run_without(["pyspark"], "pipeline", "describe", "reports:pipeline", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "progress shown as consumer group reports.v1.orders" in ended.stdout
 
 
 def test_a_users_module_that_lacks_something_else_keeps_its_traceback(tmp_path: Path) -> None:
