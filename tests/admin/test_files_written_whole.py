@@ -64,3 +64,20 @@ def test_the_file_that_a_link_names_is_written_and_the_link_remains(tmp_path: Pa
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Is a directory"):
         write_whole(tmp_path, b"plan")
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_left_in_the_place_of_the_unfinished_file_is_not_used(tmp_path: Path, is_link: bool) -> None:
+    other = tmp_path / "other"
+    left = other if is_link else tmp_path / f".clusters.toml.{os.getpid()}.part"
+    left.write_text("left")
+    left.chmod(0o644)
+    if is_link:
+        (tmp_path / f".clusters.toml.{os.getpid()}.part").symlink_to(other)
+
+    write_whole(tmp_path / "clusters.toml", b"secret", mode=0o600)
+
+    written = tmp_path / "clusters.toml"
+    assert (written.read_bytes(), written.is_symlink()) == (b"secret", False)
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    assert not is_link or other.read_text() == "left"

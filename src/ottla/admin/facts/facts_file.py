@@ -91,8 +91,9 @@ def _write_to_device(path: Path, data: bytes) -> None:
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside.unlink(missing_ok=True)  # another file's mode, or a link, would become this file's
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
