@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
 
 import pytest
@@ -81,6 +82,16 @@ def test_a_topic_is_shown_with_its_size_settings_partitions_and_groups(
     assert "retention bytes limit  8.8 KiB" in table
     everything = document(ottla("topics", "show", topic, "--settings", "--format", "json"), "ottla.topics.show/1")
     assert everything["settings"]["cleanup.policy"]["source"] == "DEFAULT_CONFIG"
+
+
+def test_the_id_of_a_leader_is_no_amount() -> None:
+    with EmbeddedCluster(first_broker_id=1001) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics({"orders": TopicSpec(partitions=1, replication_factor=1)})
+        shown = CliRunner().invoke(
+            main, ["topics", "show", "orders", "-b", cluster.bootstrap_servers, "--partitions", "--format", "table"]
+        )
+
+    assert re.search(r"^ +0 +1001 +1001 +1001 ", shown.stdout, re.MULTILINE), shown.output
 
 
 def test_what_is_created_has_its_settings_and_what_exists_stays(ottla: Run, admin: Admin, name: str) -> None:

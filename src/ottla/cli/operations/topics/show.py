@@ -12,7 +12,7 @@ from ottla.browse.topic_items import group_items, partition_item, setting_items,
 from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
-from ottla.cli.shared.output import Column, Format, Output, none_or, prints, unknown_or
+from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or
 from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _print(
         out.one("topics.show/1", {**item, **texts, **plain_settings})
     if partitions is not None:
         _gap(is_table)
-        leader = Column("leader", text=none_or)
+        leader = Column("leader", text=lambda found: "none" if found is None else str(found))
         offsets = ("first_offset", "end_offset", Column("bytes", text=bytes_text))
         out.items("topics.partitions/1", ("partition", leader, "replicas", "in_sync", *offsets), partitions)
     if groups is not None:
