@@ -91,6 +91,13 @@ def test_the_hint_is_of_all_topics_and_giving_up_is_asked_once() -> None:
     assert asked_for == ["end", "names"]
 
 
+def test_a_topic_that_only_the_list_of_all_has_is_not_missing() -> None:
+    wait = wait_for("orders", "returns", timeout_s=0)
+    run(wait.checking({"returns"}, 100, lambda: {"orders", "returns"}))
+    with pytest.raises(UnknownTopic, match="does not have orders"):
+        run(wait.checking((), 100, lambda: {"returns"}))
+
+
 def test_what_is_declared_is_what_will_be_created() -> None:
     assert declared_topics(False, used=["a"]) == {}
     assert declared_topics(True, used=["b", "a"]) == {"a": TopicSpec(), "b": TopicSpec()}

@@ -33,7 +33,7 @@ async def await_topics(client: Any, wait: TopicWait) -> dict[str, int]:
         if refused:
             raise wait.refusal()
         await run_async(wait.checking(counts, monotonic(), partial(_all_names, client)))
-        return {name: counts[name] for name in wait.topics}
+        return {name: counts.get(name, 0) for name in wait.topics}
 
     return await try_again_async(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)
 
