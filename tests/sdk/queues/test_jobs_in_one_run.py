@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla import App, Json
+from ottla import App, Dead, Json
+from ottla.aio.consume.queue_member import AsyncQueueMember
 from ottla.app.app import declarations_of
 from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
@@ -19,6 +20,7 @@ from ottla.config import consumer_settings
 from ottla.consumer.model import events
 from ottla.consumer.model.failed_writes import OnWritten, Write
 from ottla.consumer.model.run import RunResult
+from ottla.current_task import is_on_event_loop
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.queues.core.acknowledgements import Acknowledgement, Place
 from ottla.queues.core.effects import ShareAnswer, SharePartitionAnswer
@@ -40,11 +42,15 @@ def record(offset: int, *, value: bytes | None = None, headers: list[Header] | N
     )  # fmt: skip
 
 
-class NoDeadLetters:
-    """Nothing is given up here."""
+class RefusedDeadLetters:
+    """A dead letter topic that takes no record. `on_loop` has of each attempt whether an event loop waited for it."""
+
+    def __init__(self) -> None:
+        self.on_loop: list[bool] = []
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
-        raise AssertionError(letter)
+        self.on_loop.append(is_on_event_loop())
+        on_written(letter, "the topic takes no record")
 
     def close(self, timeout_s: float) -> None:
         pass
@@ -53,18 +59,27 @@ class NoDeadLetters:
 class Worker:
     """A member whose only worker is this test."""
 
-    def __init__(self, handler: Callable[[int], Any], *records: Record[Any], delivery_count: int = 1) -> None:
+    def __init__(
+        self,
+        handler: Callable[[int], Any],
+        *records: Record[Any],
+        delivery_count: int = 1,
+        member_type: type[ThreadedQueueMember | AsyncQueueMember] = ThreadedQueueMember,
+    ) -> None:
         self.clock = ManualClock()
+        self.dead_letters = RefusedDeadLetters()
         app = App("g", dead_letter_topic="dead")
         app.queue("jobs", value=Json(int), concurrency=CONCURRENCY)(handler)
         [route] = declarations_of(app).routes
         self.invoker = route.invoker([], {})
-        self.member = ThreadedQueueMember(
+        self.member = member_type(
             MemberOptions(group="g", topics=["jobs"], plans=[route.plan()], settings=SETTINGS, clock=self.clock),
             queue=QueueOptions(max_attempts=3, max_job_ms=600_000, start="earliest"),
             execute={},
-            dead_letters=NoDeadLetters(),
+            dead_letters=self.dead_letters,
         )
+        if isinstance(self.member, AsyncQueueMember):
+            self.member._loop = asyncio.get_running_loop()
         self.client = self.member._client
         self.client.member.lead({NODE: [(PLACE, TopicPartition("jobs", 0))]})
         request = self.client.member.next_request(NODE, self.client.now_ms())
@@ -101,6 +116,10 @@ class Worker:
 
 
 DONE, AT_WORK = LeaseState.SETTLING, LeaseState.RUNNING
+
+
+async def breathe() -> None:
+    pass
 
 
 def test_each_job_is_accepted_before_the_next_of_its_run_begins() -> None:
@@ -243,12 +262,59 @@ def test_the_jobs_of_a_run_are_handled_one_after_the_other_on_asyncio() -> None:
     worker = Worker(handle, record(0), record(1), record(2))
     run = worker.begin()
 
-    async def breathe() -> None:
-        pass
-
     result = asyncio.run(worker.invoker.deliver_async(run, breathe))  # type: ignore[arg-type]
     assert isinstance(result, RunResult)
     assert (seen, states) == ([0, 1], [[AT_WORK] * 3, [DONE, AT_WORK, AT_WORK]])
     assert [failed.offset for failed, _ in result.failures] == [1]
     worker.finish(run, result)
     assert worker.states() == [DONE, LeaseState.WAITING, AT_WORK]
+
+
+def test_a_dead_letter_is_not_written_again_on_the_loop_of_async_handlers() -> None:
+    seen: list[int] = []
+
+    async def handle(value: int) -> Dead | None:
+        seen.append(value)
+        return Dead("no") if value == 0 else None
+
+    worker = Worker(handle, record(0), record(1), record(2))
+    for _ in range(2):
+        run = worker.begin()
+        result: Any = asyncio.run(worker.invoker.deliver_async(run, breathe))
+        assert isinstance(result, RunResult)
+        worker.finish(run, result)
+        worker.clock.advance(1_000)  # the dead letter is due again
+    assert (seen, worker.states()) == ([0, 1], [LeaseState.WAITING, DONE, AT_WORK])
+    assert worker.dead_letters.on_loop == [False, False]
+
+
+def test_a_job_that_lasts_too_long_on_asyncio_leaves_those_done_before_it_in_its_run() -> None:
+    async def handled() -> RunResult:
+        async def handle(value: int) -> None:
+            if value == 1:
+                worker.member._timed_out(worker.leases[1])
+                await asyncio.Event().wait()
+
+        worker = Worker(handle, record(0), record(1), record(2), member_type=AsyncQueueMember)
+        await asyncio.sleep(0)  # the leases come to the loop
+        begun: Any = worker.member._begun
+        execute = begun(lambda run: worker.invoker.deliver_async(run, breathe))
+        result = await execute(worker.member._run_of(worker.member._workers.poll()))
+        assert isinstance(result, RunResult)
+        return result
+
+    result = asyncio.run(handled())
+    assert result.done is not None
+    assert [record.offset for record in result.done] == [0]
+    assert [record.offset for record in result.untouched] == [1]
+
+
+def test_a_job_that_timed_out_before_its_worker_began_is_not_counted_as_running_on() -> None:
+    worker = Worker(lambda value: None, record(0))
+    run = worker.member._run_of(worker.member._workers.poll())
+    worker.member._timed_out(worker.leases[0])
+    result = worker.member._refusal(run)
+    assert result is not None
+    assert worker.finish(run, result) is None
+    assert worker.client.member.work.busy == 0
+    assert "run on" not in " ".join(worker.member.health().problems)

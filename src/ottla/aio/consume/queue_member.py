@@ -94,7 +94,7 @@ class AsyncQueueMember(QueueMember):
                 if not run.is_over or task is None:
                     raise
                 task.uncancel()
-                return RunResult(done=(), untouched=run.records)
+                return RunResult(done=run.records[: run.done], untouched=run.records[run.done :])
             finally:
                 run.task = None
 

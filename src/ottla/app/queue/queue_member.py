@@ -151,6 +151,7 @@ class QueueMember(LeaseHandling):
         """Begin a run. Returns its result if its lease has ended, so that it is not handled."""
         if run.has_begun or self._client.begin(run.lease):
             return None
+        self._overdue.discard(run.lease)  # it was taken from this worker, which is not busy with it
         return RunResult(done=(), untouched=run.records)
 
     def _new_client(self) -> LeaseClient:

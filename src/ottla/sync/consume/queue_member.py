@@ -13,6 +13,7 @@ from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.job_settlement import QueueParts
 from ottla.app.queue.queue_member import QueueMember
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
+from ottla.current_task import is_on_event_loop
 from ottla.queues.core.effects import Effect
 from ottla.stepping import run
 
@@ -49,6 +50,13 @@ class ThreadedQueueMember(QueueMember):
     def _on_ended(self, error: BaseException | None) -> None:
         self._ended(error)
         self._is_stopped.set()
+
+    def _follow(self, job: JobRun) -> bool:
+        if not is_on_event_loop():
+            return super()._follow(job)
+        # On the loop of async handlers. What waits may be a dead letter, whose next write may wait for its producer.
+        with self._client.lock:
+            return not self._client.member.work.waiting and super()._follow(job)
 
     def _cancel(self, job: JobRun) -> None:
         pass  # a thread cannot be stopped: its result is dropped when it comes
