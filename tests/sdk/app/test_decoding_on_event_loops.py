@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from ottla import App
+from ottla import App, Inbox
 from ottla.app.app import declarations_of
 from ottla.app.delivery import run_decoder
 from ottla.consumer.model.run import Run, RunResult
 from ottla.errors import RegistryUnavailable
 from ottla.records import Malformed, Record, TopicPartition
 from ottla.serdes import Serde, SerdeContext
+from ottla.stores import Memory
 
 COUNT = 200
 DECODES_S = 0.001
@@ -78,6 +79,20 @@ def test_the_loop_breathes_while_a_run_is_decoded(is_batch: bool, monkeypatch: p
         @app.handler("orders", value=serde)
         async def of_record(value: int) -> None:
             seen.append(value)
+
+    result, breaths = deliver(app, serde, monkeypatch)
+
+    assert (result.done, seen) == (None, list(range(COUNT)))
+    assert max(after - before for before, after in zip([0, *breaths], [*breaths, COUNT], strict=True)) <= 10
+
+
+def test_the_loop_breathes_while_a_run_is_decoded_for_the_ids_of_an_inbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, serde = App("billing"), Slow()
+    seen: list[int] = []
+
+    @app.handler("orders", value=serde, inbox=Inbox(Memory(), id=lambda record: str(record.value)))
+    async def handle(value: int) -> None:
+        seen.append(value)
 
     result, breaths = deliver(app, serde, monkeypatch)
 

@@ -94,6 +94,8 @@ class OnceInvoker:
         self._has_warned = False
         inbox = settings.inbox
         on_duplicate = None if inbox is None else inbox.on_duplicate
+        self._reads_values = inbox is not None and inbox.id is not None
+        """Whether ids come from values, so that a run is decoded before they are asked for."""
         self._runs: TransactionRuns | ClaimRuns
         if settings.is_transactional:
             self._runs = TransactionRuns(
@@ -123,7 +125,7 @@ class OnceInvoker:
 
     def deliver(self, run: Run) -> RunResult:
         """Deliver with a synchronous handler. Everything is settled when it returns."""
-        waits = self._decoded(run)
+        waits = self.decoder.decode(run)[1] if self._reads_values else None
         if waits is not None:
             return waits
         work = _Work(run, self._settings.new_owner(), self._invoker.deliver)
@@ -137,7 +139,7 @@ class OnceInvoker:
 
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult:
         """Deliver with an asynchronous handler."""
-        waits = self._decoded(run)
+        waits = (await self.decoder.decode_on_loop(run, yield_now))[1] if self._reads_values else None
         if waits is not None:
             return waits
         work = _Work(run, self._settings.new_owner(), lambda part: self._invoker.deliver_async(part, yield_now))
@@ -264,13 +266,6 @@ class OnceInvoker:
         part.is_first = work.run.is_first and not work.is_handed_out
         work.is_handed_out = True
         return part, lease
-
-    def _decoded(self, run: Run) -> RunResult | None:
-        """Decode first where ids come from values. Returns a result when that must wait."""
-        inbox = self._settings.inbox
-        if inbox is None or inbox.id is None:
-            return None
-        return self.decoder.decode(run)[1]
 
     def _ids_of(self, records: Sequence[AnyRecord]) -> Mapping[int, str]:
         function = None if self._settings.inbox is None else self._settings.inbox.id
