@@ -91,7 +91,8 @@ class _MemoryClaims:
         with self._lock:
             for message_id in ids:
                 found = self._live((consumer, message_id), now_ms)
-                if not are_owned if found is None else found[0] == owner:
+                is_own = found is not None and found[0] == owner
+                if is_own or (found is None and not are_owned):
                     self._put((consumer, message_id), owner, now_ms + lease_ms)
                     taken.append(message_id)
         return taken
