@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "broker.md"
 BEGIN, END = "<!-- settings: written by tools/broker_settings.py -->\n", "<!-- end of settings -->\n"
 DEFINED_IN = ROOT / "broker_embedded" / "common"
+RESOLVED_IN = "config.py"
+"""Among the definitions, but it reads settings of the broker for those of a topic."""
 
 GROUPS = """
 ### Of a group
@@ -46,7 +48,7 @@ def render() -> str:
     product = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "broker_embedded").rglob("*.py")
-        if path.parent != DEFINED_IN
+        if path.parent != DEFINED_IN or path.name == RESOLVED_IN
     )
     named = (*TOPIC_SETTINGS, *BROKER_SETTINGS, *GROUP_SETTINGS)
     acted_on = {name for name in named if _attribute_is_in(product, name)}
