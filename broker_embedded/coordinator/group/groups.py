@@ -1,6 +1,6 @@
-"""The groups of one shard, their deadlines and their records: everything but offsets.
+"""The classic groups of one shard, their deadlines and their records: everything but offsets.
 
-Classic groups are stepped here: answers go to the replies that wait, stores to the log, the next deadline to one timer
+They are stepped here: answers go to the replies that wait, stores to the log, the next deadline to one timer
 per group.
 """
 
