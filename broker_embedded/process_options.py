@@ -43,8 +43,8 @@ GENERAL: Final = (
     ProcessOption("--log-dirs", "Log directories of each broker.", "N", int, 1),
     ProcessOption(
         "--log-dir-bytes",
-        "How much each log directory of a broker holds, in order, or one size for all.",
-        "SIZE,...",
+        "How many bytes each log directory of a broker holds, in order, or one number for all.",
+        "BYTES,...",
     ),
     ProcessOption(
         "--topics",

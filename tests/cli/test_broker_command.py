@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from broker_embedded.__main__ import main as module_main
 from broker_embedded.process_options import GENERAL, SECURITY
 from ottla.cli import main
 from ottla.testing import Kafka
@@ -102,3 +103,11 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
 def test_help_names_the_line_that_scripts_wait_for() -> None:
     shown = CliRunner().invoke(main, ["broker", "start", "--help"]).output
     assert "ready bootstrap=" in shown
+
+
+def test_help_says_which_program_takes_sizes_with_units(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = CliRunner().invoke(main, ["broker", "start", "--help"]).output
+    assert "as 10MiB" in " ".join(shown.partition("--log-dir-bytes SIZE,...")[2].split()[:25])
+    with pytest.raises(SystemExit):
+        module_main(["--help"])
+    assert "--log-dir-bytes BYTES,..." in capsys.readouterr().out

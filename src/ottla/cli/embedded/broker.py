@@ -37,7 +37,7 @@ from ottla.errors import InputError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _AUTO_CREATE = "auto.create.topics.enable"
-_OWN = ("--listen", "--set")
+_OWN = ("--listen", "--log-dir-bytes", "--set")
 """Options that mean something more here than those of the same name in `broker_embedded`."""
 
 
@@ -74,6 +74,11 @@ def _click_option(each: ProcessOption) -> Callable[[F], F]:
 @broker.command()
 @click.argument("node", type=click.IntRange(min=0), required=False)
 @takes(*(_click_option(each) for each in (*GENERAL, *SECURITY) if each.name not in _OWN))
+@click.option(
+    "--log-dir-bytes",
+    metavar="SIZE,...",
+    help="How much each log directory of a broker holds, in order, or one size for all, as 10MiB.",
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
 @click.option(
     "--advertise",
