@@ -21,7 +21,8 @@ from ottla.aio.serve.loop_watch import LoopWatch
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App, declarations_of
 from ottla.app.declaration.route import Route
-from ottla.app.delivery.pending_sends import AwaitingAcks, ConfirmedOnLoop
+from ottla.app.delivery.confirmed_on_loop import ConfirmedOnLoop
+from ottla.app.delivery.pending_sends import AwaitingAcks
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransaction
 from ottla.app.runtime.app_runner import AppRunnerBase
 from ottla.app.runtime.stop_signals import (

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from ottla.consumer.model.run import AnyRecord, RunResult, Unconfirmed
+from ottla.consumer.model.run import AnyRecord, RunResult
 from ottla.current_task import is_being_cancelled
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead
@@ -108,30 +108,6 @@ class AwaitingAcksOnLoop:
 
     async def wait(self) -> RunResult:
         return await self._finish()
-
-
-class ConfirmedOnLoop:
-    """For an event loop: a handled run that is confirmed in another thread."""
-
-    __slots__ = ("_unconfirmed",)
-
-    def __init__(self, unconfirmed: Unconfirmed) -> None:
-        self._unconfirmed = unconfirmed
-
-    async def wait(self) -> RunResult:
-        loop = asyncio.get_running_loop()
-        confirmed: asyncio.Future[RunResult] = loop.create_future()
-
-        def settle(result: RunResult) -> None:
-            if not confirmed.done():
-                confirmed.set_result(result)
-
-        def then(result: RunResult) -> None:
-            with suppress(RuntimeError):  # the loop is closed: the app ended without this run
-                loop.call_soon_threadsafe(settle, result)
-
-        self._unconfirmed.when_confirmed(then)
-        return await confirmed
 
 
 def confirming(promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> RunResult | AwaitingAcks:

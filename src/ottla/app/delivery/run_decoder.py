@@ -19,7 +19,6 @@ _PART_RECORDS: Final = 100
 allocations and moves survivors to an older generation; 2,000 values decoded together survive it. That cost a tenth of
 the CPU of a record."""
 
-
 _LEAST_RECORDS: Final = 8
 """How many records are decoded at first before it is seen how long that takes."""
 

@@ -14,8 +14,8 @@ from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
+from ottla.app.delivery.confirmed_on_loop import ConfirmedOnLoop
 from ottla.app.delivery.invoker import Invoker
-from ottla.app.delivery.pending_sends import ConfirmedOnLoop
 from ottla.app.delivery.run_decoder import Yield
 from ottla.app.handler.binding import Binding
 from ottla.app.handler.handler_context import Context

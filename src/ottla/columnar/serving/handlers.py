@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ottla.app.delivery.confirmed_on_loop import ConfirmedOnLoop
 from ottla.app.delivery.handler_result import failure_in, is_open, mistake, promises_in, read_returned
 from ottla.app.delivery.invoker import raise_unless_of_record
 from ottla.app.delivery.isolate_contextvars import call_isolated
 from ottla.app.delivery.pending_sends import (
     AwaitingAcks,
     AwaitingAcksOnLoop,
-    ConfirmedOnLoop,
     confirm,
     confirm_async,
     confirming,

@@ -15,7 +15,8 @@ from typing import Any
 
 from ottla.app.app import App
 from ottla.app.declaration.route import Route
-from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop, ConfirmedOnLoop
+from ottla.app.delivery.confirmed_on_loop import ConfirmedOnLoop
+from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
 from ottla.app.member.handler_workers import CLEAN_UP_S
 from ottla.app.member.member_base import MakeMember
 from ottla.app.member.threaded_member import ThreadedMember
