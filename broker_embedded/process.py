@@ -102,6 +102,8 @@ def _control(cluster: Cluster, port: int) -> ControlServer:
     from broker_embedded.cluster.control import ControlServer
     from broker_embedded.cluster.control.local import LocalControl
 
+    if not 0 <= port < 65_536:  # before the cluster writes to its folder
+        raise StartupError(f"--control-port: found {port}, wanted 0 to 65535")
     return ControlServer(LocalControl(cluster), port=port)
 
 

@@ -182,6 +182,16 @@ def test_without_a_control_api_it_is_said_how_to_have_one() -> None:
 
 
 @pytest.mark.slow
+def test_a_control_port_that_none_can_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla", "broker", "start", "--control-port", "65536"]
+    data = tmp_path / "data"
+    ended = subprocess.run([*command, "--data-dir", str(data)], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "broker_embedded: --control-port: found 65536, wanted 0 to 65535\n"
+    assert not data.exists() or not list(data.iterdir())
+
+
 def test_a_control_port_that_is_taken_is_one_line_and_exit_code_2(three: Process) -> None:
     command = [sys.executable, "-m", "ottla", "broker", "start", "--log-level", "error"]
     taken = three.control.rpartition(":")[2]
