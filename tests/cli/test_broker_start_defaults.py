@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer as ConfluentProducer
 
 from ottla.admin import Admin
+from ottla.cli import main
 
 
 @contextmanager
@@ -35,3 +37,9 @@ def test_a_client_that_asks_for_a_topic_creates_it_only_where_that_was_chosen(
         client.list_topics("typo", timeout=30)
         with Admin(servers) as admin:
             assert {topic.name for topic in admin.list_topics()} == found
+
+
+def test_the_help_shows_that_sizes_may_have_units() -> None:
+    shown = CliRunner().invoke(main, ["broker", "start", "--help"], env={"COLUMNS": "200"}).output
+
+    assert "10MiB" in shown
