@@ -142,9 +142,9 @@ class _Connected:
         return self.transaction.rollback()
 
     def close(self) -> Any:
-        if self._give_back is None or self.transaction.broken:
+        if self._give_back is None:
             return self.transaction.close()
-        return self._give_back(self.transaction)
+        return self._give_back(self.transaction)  # a broken one too: its pool opens another in its place
 
 
 class _PostgresConnection(_Connected):

@@ -207,6 +207,40 @@ async def test_a_connection_of_a_pool_goes_back_to_it_when_tables_are_missing(po
             assert not other.closed
 
 
+async def test_a_connection_of_a_pool_that_the_server_ended_goes_back_to_it(postgres: PostgresServer) -> None:
+    import psycopg
+
+    from ottla.stores import Postgres
+
+    given_back: list[object] = []
+
+    async def give_back(connection: object) -> None:
+        given_back.append(connection)
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(postgres.conninfo)
+
+    store = Postgres(
+        connect=lambda: psycopg.Connection.connect(postgres.conninfo),
+        close=given_back.append,
+        async_connect=connect,
+        async_close=give_back,
+    )
+    session, other = store.session(), await store.async_session()
+    ended = [session.transaction, other.transaction]
+    with psycopg.Connection.connect(postgres.conninfo) as admin:
+        for connection in ended:
+            admin.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+    with pytest.raises(psycopg.OperationalError):
+        session.begin()
+    with pytest.raises(psycopg.OperationalError):
+        await other.begin()
+    assert all(connection.broken for connection in ended)
+    session.close()
+    await other.close()
+    assert given_back == ended
+
+
 def test_a_handler_that_ends_the_transaction_itself_is_told(tmp_path: Path) -> None:
     session = sqlite_store(tmp_path).session()
     session.begin()
