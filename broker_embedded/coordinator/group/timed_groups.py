@@ -55,7 +55,7 @@ class Groups(ABC, Generic[G]):
 
     def _arm(self, group: G) -> None:
         """Arm one timer per group, at or before its next deadline. Heartbeats only move deadlines away: they cost
-        nothing."""
+        nothing. A group that another one of its id has replaced arms none."""
         if self._groups.get(group.group_id) not in (group, None):
             return
         deadline_ms = self._deadline_ms(group)
