@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla import App, Inbox
+from ottla import App, AsyncConsumer, Inbox
 from ottla.app.app import declarations_of
 from ottla.app.delivery import run_decoder
 from ottla.consumer.model.run import Run, RunResult
@@ -44,15 +44,21 @@ class Slow(Serde[int]):
         return self.decoded * DECODES_S
 
 
+def records() -> list[Record[Any]]:
+    return [Record("orders", 0, offset, 0, b"k", b"%d" % offset, [], b"k", b"%d" % offset) for offset in range(COUNT)]
+
+
+def run_of(records: list[Record[Any]]) -> Run:
+    name = TopicPartition("orders", 0)
+    return Run(topic_partition=name, epoch=1, route="orders", records=records, attempt=1, started_ms=0)
+
+
 def deliver(app: App, serde: Slow, monkeypatch: pytest.MonkeyPatch) -> tuple[RunResult, list[int]]:
     """Deliver one run to the app's only handler. Returns the result, and what was decoded at each breath."""
     monkeypatch.setattr(run_decoder, "monotonic", serde.now_s)
     (route,) = declarations_of(app).routes
-    records: list[Record[Any]] = [
-        Record("orders", 0, offset, 0, b"k", b"%d" % offset, [], b"k", b"%d" % offset) for offset in range(COUNT)
-    ]
-    name = TopicPartition("orders", 0)
-    run = Run(topic_partition=name, epoch=1, route=route.name, records=records, attempt=1, started_ms=0)
+    run = run_of(records())
+    run.route = route.name
     breaths: list[int] = []
 
     async def breathe() -> None:
@@ -97,6 +103,26 @@ def test_the_loop_breathes_while_a_run_is_decoded_for_the_ids_of_an_inbox(monkey
     result, breaths = deliver(app, serde, monkeypatch)
 
     assert (result.done, seen) == (None, list(range(COUNT)))
+    assert max(after - before for before, after in zip([0, *breaths], [*breaths, COUNT], strict=True)) <= 10
+
+
+def test_the_loop_breathes_while_a_consumer_decodes_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    serde = Slow()
+    monkeypatch.setattr(run_decoder, "monotonic", serde.now_s)
+    breaths: list[int] = []
+
+    async def breathe() -> None:
+        while serde.decoded < COUNT:
+            breaths.append(serde.decoded)
+            await asyncio.sleep(0)
+
+    async def decode() -> None:
+        consumer = AsyncConsumer("orders", group="billing", bootstrap_servers="localhost:9", value=serde)
+        neighbour = asyncio.create_task(breathe())
+        assert await consumer._decode(run_of(records())) == (False, None)
+        await neighbour
+
+    asyncio.run(decode())
     assert max(after - before for before, after in zip([0, *breaths], [*breaths, COUNT], strict=True)) <= 10
 
 

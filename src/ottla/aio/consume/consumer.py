@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
@@ -147,4 +148,4 @@ class AsyncConsumer(PullConsumer[V_co]):
         await asyncio.sleep(0)
         if self._decoder.would_block(run):
             return await asyncio.to_thread(self._decoder.decode, run)
-        return self._decoder.decode(run)
+        return await self._decoder.decode_on_loop(run, partial(asyncio.sleep, 0))
