@@ -112,6 +112,25 @@ def test_offsets_of_a_share_group_that_are_refused_after_others_were_deleted_are
     assert committed(admin, name) >= {TopicPartition(topics[1], 0)}
 
 
+def test_an_offset_of_a_share_group_that_stays_is_there_after_another_of_its_topic_was_deleted(
+    ask: Ask, admin: Admin, cluster: EmbeddedCluster, name: str, topics: tuple[str, str]
+) -> None:
+    topic = topics[0]
+    Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster).produce(topic, [b"x"], partition=0)
+    admin.alter_group_settings(name, {"share.auto.offset.reset": "earliest"})
+    with Queue(topic, group=name, bootstrap_servers=cluster.bootstrap_servers) as queue:
+        assert queue.take(20) is not None
+    wait_until(lambda: not admin.describe_groups(name)[0].members, timeout_s=30)
+    admin.apply_reset(admin.plan_reset(name, to="earliest", topics={topic: None}))
+    plan = admin.plan_reset(name, to="earliest", topics={topic: None})
+    first, second = plan.moves
+    assert not second.is_change
+
+    ask("apply_reset", dataclasses.replace(plan, moves=(dataclasses.replace(first, new=None), second)))
+
+    assert committed(admin, name) == {TopicPartition(topic, 1)}
+
+
 def test_groups_of_a_broker_that_fails_are_not_deleted_and_the_others_are() -> None:
     operation = delete_groups(["here", "there"])
     next(operation)

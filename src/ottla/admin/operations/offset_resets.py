@@ -191,6 +191,9 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
         return
     group = yield from _described(plan.group_id, plan.at_ms)
     refuse_members(plan.group_id, members_of(group))
+    if group.type == "Share":  # a deletion takes the topic's other offsets with it: those that stay are set again
+        deleted = {move.topic for move in changes if move.new is None}
+        changes += [move for move in plan.moves if move.topic in deleted and not move.is_change]
     committed = group.committed
     for move in changes:
         found = committed.get(TopicPartition(move.topic, move.partition))
