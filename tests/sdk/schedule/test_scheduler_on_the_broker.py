@@ -302,6 +302,14 @@ def test_a_topic_that_would_lose_messages_is_refused(setup: Setup) -> None:
         setup.scheduler(name="none", create=False)
 
 
+def test_a_topic_that_another_broker_does_not_know_yet_is_waited_for(setup: Setup) -> None:
+    """As where Kafka's nodes learn of a new topic one after the other."""
+    unknown = {"api": "METADATA", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    with setup.cluster.faults.add(**unknown, topic=TOPIC_PREFIX + "late", count=3) as fault:
+        setup.scheduler(name="late")
+        assert fault.hits == 3
+
+
 def test_a_topic_that_comes_to_lose_messages_is_told_while_delivering_goes_on(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
@@ -23,6 +24,7 @@ from ottla.consumer.readiness.schedules import SchedulerStanding
 from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
+from ottla.retrying import try_again
 from ottla.schedule.headers import DEFAULT_NAME, config_problem, schedule_topic
 from ottla.schedule.slot_work import SlotWork
 from ottla.schedule.tasks.task_records import tasks_topic
@@ -48,6 +50,7 @@ _TASKS_SLOT: Final = 0
 _LOOK_EVERY_MS: Final = 60_000
 """How often the topic's settings are looked at."""
 _ADMIN_S: Final = 30.0
+_KNOWN_WITHIN_S: Final = 30.0
 _AGAIN_MS: Final = 1_000
 _MOST_BEHIND_MS: Final = 1_000
 _WAIT_MS: Final = 5_000
@@ -366,9 +369,8 @@ class Scheduler:
     # The topic
 
     def _ensure_topic(self) -> None:
-        assert self._cluster is not None
         try:
-            found = self._cluster.topic(self.topic)
+            self._check_topic()
         except UnknownTopic:
             if not self._create:
                 raise
@@ -376,7 +378,12 @@ class Scheduler:
             brokers = len(self._admin.facts(()).brokers)
             specs = schedule_specs(self.topic, brokers=brokers, replication_factor=self._replicas)
             create_topics(self._admin, specs, servers=self._own["bootstrap.servers"])
-            found = self._cluster.topic(self.topic)
+            until_s = time.monotonic() + _KNOWN_WITHIN_S  # other brokers learn of a topic a little later
+            try_again(self._check_topic, what=f"topic {self.topic}", errors=UnknownTopic, until_s=until_s)
+
+    def _check_topic(self) -> None:
+        assert self._cluster is not None
+        found = self._cluster.topic(self.topic)
         if len(found.leaders) != WHEEL.partitions:
             raise ConfigError(
                 f"{self.topic}: found {len(found.leaders)} partitions, wanted {WHEEL.partitions}: each is a slot of "

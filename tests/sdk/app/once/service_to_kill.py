@@ -76,9 +76,8 @@ def main(
 
             sessions: tuple[Any, ...] = (redis._RedisClaims, redis._AsyncRedisClaims)
         else:
-            from ottla.stores import sql_sessions
-
-            sessions = (sql_sessions.SqlSession, sql_sessions.AsyncSqlSession)
+            store_type = type(store_of(place))
+            sessions = (store_type._session_type, store_type._async_session_type)
         for each in sessions:
             watch(each, step, watched)
     app = App(
