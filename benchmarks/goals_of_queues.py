@@ -18,8 +18,11 @@ _ONE_PROCESS = (
     "process of a JVM has the other core."
 )
 _FETCHES = (
-    "The share consumer acknowledges what it took and waits for the answer, which a plain consumer does not, and the "
-    "broker writes the outcome to `__share_group_state` before it answers."
+    "A leader lends at most 2,000 records of a partition at a time (`group.share.partition.max.record.locks`), the "
+    "share consumer acknowledges what it took and waits for the answer, and the broker writes the outcome to "
+    "`__share_group_state` before it answers. The plain consumer fetches ahead without a wait: most of its jobs are in "
+    "its buffer when its clock starts. Taking and acknowledging a job costs the share consumer 0.8 µs in the client "
+    "alone, more than the plain consumer needs for two."
 )
 
 
