@@ -9,9 +9,9 @@ from typing import Any
 from ottla_wire.protocol import ErrorCode
 
 from .classic import ClassicGroup, State
+from .classic_groups import ClassicGroups
 from .consumer.group import ConsumerGroup
 from .consumer_groups import ConsumerGroups
-from .groups import ClassicGroups
 from .offsets.committed import OffsetKey
 from .offsets.expiry import ExpiryRule
 from .offsets.manager import OffsetManager

@@ -6,7 +6,7 @@ from .consumer.group import ConsumerGroup
 from .consumer.heartbeat import heartbeat
 from .consumer.leave import expire, leave
 from .consumer.records import RECORDS, ConsumerRecord
-from .heartbeats import MembershipConfig
+from .heartbeats import HeartbeatRequest, HeartbeatResponse, MembershipConfig
 from .timed_groups import TimedGroups
 
 
@@ -14,7 +14,18 @@ class ConsumerGroups(TimedGroups[ConsumerGroup, ConsumerRecord]):
     """KIP-848 groups by id."""
 
     kind, make, records = "consumer", ConsumerGroup, RECORDS
-    stay, leave, expire = staticmethod(heartbeat), staticmethod(leave), staticmethod(expire)
+
+    def _handle(
+        self, group: ConsumerGroup, request: HeartbeatRequest
+    ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
+        image, now_ms = self._context.metadata(), self._context.monotonic_ms()
+        if request.is_leaving:
+            return leave(group, request, image=image)
+        config, wall_ms = self._config_of(group), self._context.now_ms()
+        return heartbeat(group, request, config=config, image=image, now_ms=now_ms, wall_ms=wall_ms)
+
+    def _expire(self, group: ConsumerGroup) -> list[ConsumerRecord]:
+        return expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
 
     def _config_of(self, group: ConsumerGroup) -> MembershipConfig:
         return self._config().consumer_of(self._overrides_of(group))

@@ -29,11 +29,11 @@ from .classic import (
     Sync,
     SyncAnswer,
 )
+from .classic_groups import ClassicGroups
 from .config import GroupConfig
 from .consumer.group import ConsumerGroup
 from .consumer.member import JOIN_EPOCH
 from .consumer_groups import ConsumerGroups
-from .groups import ClassicGroups
 from .heartbeats import HeartbeatRequest, HeartbeatResponse
 from .offsets.manager import OffsetManager
 from .requests import (

@@ -99,11 +99,6 @@ class TimedGroups(Groups[T], Generic[T, R]):
 
     make: type[T]
     records: RecordKinds[R]
-    stay: Callable[..., tuple[list[R], HeartbeatResponse]]
-    """Returns what a heartbeat of a member that is not leaving changes, and the response; raises BrokerError."""
-    leave: Callable[..., tuple[list[R], HeartbeatResponse]]
-    expire: Callable[..., list[R]]
-    """Applies the deadlines that have passed; returns the records of what changed."""
 
     # -- replay
 
@@ -177,12 +172,13 @@ class TimedGroups(Groups[T], Generic[T, R]):
     def tombstones(self, group: T) -> list[CoordinatorRecord]:
         return [self.records.encode(group.group_id, record) for record in group.tombstones()]
 
+    @abstractmethod
     def _handle(self, group: T, request: HeartbeatRequest) -> tuple[list[R], HeartbeatResponse]:
-        image, now_ms = self._context.metadata(), self._context.monotonic_ms()
-        if request.is_leaving:
-            return self.leave(group, request, image=image)
-        config, wall_ms = self._config_of(group), self._context.now_ms()
-        return self.stay(group, request, config=config, image=image, now_ms=now_ms, wall_ms=wall_ms)
+        """Return what a heartbeat changes, and the response. Raises BrokerError."""
+
+    @abstractmethod
+    def _expire(self, group: T) -> list[R]:
+        """Apply the deadlines that have passed, and return the records of what changed."""
 
     @abstractmethod
     def _config_of(self, group: T) -> MembershipConfig: ...
@@ -192,8 +188,7 @@ class TimedGroups(Groups[T], Generic[T, R]):
         return self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
 
     def _run_deadlines(self, group: T) -> None:
-        expired = self.expire(group, image=self._context.metadata(), now_ms=self._context.monotonic_ms())
-        self._append(group, expired, log_failure)
+        self._append(group, self._expire(group), log_failure)
         self._arm(group)
 
     def _append(
