@@ -6,21 +6,23 @@ a Spark stream never loads what writes to a topic.
 
 from __future__ import annotations
 
-import dis
 import importlib
 import sys
-from collections.abc import Callable
-from types import CodeType, ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 
-def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the `__getattr__`, `__dir__` and `__all__` of `package`. Called in its body, after the imports under
-    `TYPE_CHECKING`: these are its public names.
+def lazy_names(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the `__getattr__`, `__dir__` and `__all__` of `package`, whose public names are listed by the module they
+    are in.
 
-    A name that was used once is an ordinary attribute from then on.
+    A name that was used once is an ordinary attribute from then on. Type checkers read the package's imports under
+    `TYPE_CHECKING`; the two lists are compared by a test.
     """
-    home_of = _typed_imports(sys._getframe(1).f_code)
+    home_of = {name: home for home, names in homes.items() for name in names}
     public = sorted(home_of)
 
     def get(name: str) -> Any:
@@ -35,23 +37,6 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return sorted({*vars(sys.modules[package]), *public})
 
     return get, names, public
-
-
-def _typed_imports(body: CodeType) -> dict[str, str]:
-    """Return name → module of the imports under `TYPE_CHECKING` in the body of a package.
-
-    They are read from its bytecode: frozen applications have no source.
-    """
-    home_of: dict[str, str] = {}
-    module = ""
-    for instruction in dis.get_instructions(body):
-        if instruction.opname == "IMPORT_NAME":
-            module = instruction.argval
-        elif instruction.opname == "IMPORT_FROM":
-            home_of[instruction.argval] = module
-        elif instruction.argval == "TYPE_CHECKING" and instruction.opname == "LOAD_NAME":
-            home_of.clear()
-    return home_of
 
 
 class LazyModule(ModuleType):

@@ -57,4 +57,40 @@ if TYPE_CHECKING:
     from ottla.config import TopicSpec as TopicSpec
     from ottla.failures.selection import DeadLetterFilter as DeadLetterFilter
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.admin.admin_client": ["Admin"],
+        "ottla.admin.async_admin_client": ["AsyncAdmin"],
+        "ottla.admin.declared.apply_plan": ["ApplyPlan", "PlannedChange"],
+        "ottla.admin.declared.declared_cluster": [
+            "Applied",
+            "DeclaredCluster",
+            "DeclaredQuota",
+            "DeclaredTopic",
+            "DeclaredUser",
+            "Prune",
+        ],
+        "ottla.admin.errors": ["GroupInUse", "PartlyDone", "UnknownGroup"],
+        "ottla.admin.facts.cluster_facts": [
+            "BrokerInfo",
+            "ClusterFacts",
+            "GroupInfo",
+            "NotRead",
+            "Part",
+            "PartitionInfo",
+            "SettingInfo",
+            "TopicInfo",
+        ],
+        "ottla.admin.facts.facts_file": ["dump_facts", "load_facts", "read_facts_file", "save_facts"],
+        "ottla.admin.facts.lag": ["GroupLag", "PartitionLag"],
+        "ottla.admin.facts.rates": ["Rates", "rates_between"],
+        "ottla.admin.operations.acl_changes": ["Acl", "AclsRefused"],
+        "ottla.admin.operations.offset_resets": ["OffsetMove", "ResetPlan"],
+        "ottla.admin.operations.replica_changes": ["ReplicaMove"],
+        "ottla.admin.operations.setting_changes": ["SettingChange"],
+        "ottla.browse.redrive": ["RedriveReport", "redrive"],
+        "ottla.config": ["TopicSpec"],
+        "ottla.failures.selection": ["DeadLetterFilter"],
+    },
+)

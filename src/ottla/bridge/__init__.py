@@ -25,4 +25,15 @@ if TYPE_CHECKING:
     from ottla.bridge.source_urls import MqttSource as MqttSource
     from ottla.bridge.source_urls import source_url as source_url
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.bridge.listener.listener_tls": ["TlsFiles"],
+        "ottla.bridge.listener.logins": ["Login"],
+        "ottla.bridge.mapping.rules": ["Rule"],
+        "ottla.bridge.mqtt.listener_limits": ["ListenerLimits"],
+        "ottla.bridge.running.bridge": ["Bridge"],
+        "ottla.bridge.running.bridge_settings": ["BridgeSettings"],
+        "ottla.bridge.source_urls": ["AmqpSource", "MqttSource", "source_url"],
+    },
+)

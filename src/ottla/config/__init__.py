@@ -65,4 +65,32 @@ if TYPE_CHECKING:
     from ottla.config.topic_specs import TopicSpec as TopicSpec
     from ottla.config.topic_specs import declared_topics as declared_topics
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.config.addresses": ["Address", "BadAddress", "parse_addresses"],
+        "ottla.config.catalog": ["ALIASES", "SPECS", "Asyncio", "Kind", "Role", "Spec", "known_names"],
+        "ottla.config.checks": [
+            "check_batch_size_against_limit",
+            "check_consumer",
+            "check_producer",
+            "check_servers",
+            "protocol_wanted",
+        ],
+        "ottla.config.clients": [
+            "admin_settings",
+            "consumer_settings",
+            "dead_letter_arguments",
+            "for_admin",
+            "producer_settings",
+            "security_of",
+            "settings_beside",
+        ],
+        "ottla.config.defaults": ["COMMON_DEFAULTS", "CONSUMER_DEFAULTS", "PRODUCER_DEFAULTS", "Default"],
+        "ottla.config.permissions": ["Principal", "principal_of", "tokens_of_client"],
+        "ottla.config.profiles": ["HIGH_THROUGHPUT", "LOW_LATENCY", "PROFILES"],
+        "ottla.config.settings": ["Setting", "Settings", "SettingSource", "Shell"],
+        "ottla.config.topic_presence": ["TopicWait", "create_command", "unknown_topics"],
+        "ottla.config.topic_specs": ["CreateTopics", "TopicSpec", "declared_topics"],
+    },
+)

@@ -31,4 +31,15 @@ if TYPE_CHECKING:
     from ottla.spark.values.decoding import split as split
     from ottla.spark.values.trace_context import with_trace_context as with_trace_context
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.spark.jvm.java": ["Java", "JavaMissing", "find_java"],
+        "ottla.spark.jvm.spark_session": ["session"],
+        "ottla.spark.pipeline": ["NotCaughtUp", "Pipeline", "PipelineFailed", "Running", "unique"],
+        "ottla.spark.reading.frames": ["read", "read_stream"],
+        "ottla.spark.values.dead_letter_rows": ["dead_letters"],
+        "ottla.spark.values.decoding": ["decode", "split"],
+        "ottla.spark.values.trace_context": ["with_trace_context"],
+    },
+)

@@ -26,4 +26,23 @@ if TYPE_CHECKING:
     from ottla.stores.sqlalchemy import Sql as Sql
     from ottla.stores.sqlite import Sqlite as Sqlite
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.stores.memory": ["Memory"],
+        "ottla.stores.postgres": ["Postgres"],
+        "ottla.stores.protocols": [
+            "AsyncClaimSession",
+            "AsyncTransactionSession",
+            "ClaimSession",
+            "ClaimStore",
+            "Start",
+            "Store",
+            "TransactionSession",
+            "TransactionStore",
+        ],
+        "ottla.stores.redis": ["Redis"],
+        "ottla.stores.sqlalchemy": ["Sql"],
+        "ottla.stores.sqlite": ["Sqlite"],
+    },
+)

@@ -33,4 +33,19 @@ if TYPE_CHECKING:
     from ottla.testing.waiting import wait_until_async as wait_until_async
     from ottla.testing.watched import AppFailed as AppFailed
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.clock": ["ManualClock"],
+        "ottla.testing.builders": ["make_record", "make_records"],
+        "ottla.testing.healthy": ["assert_healthy"],
+        "ottla.testing.kafka": ["Kafka", "running_kafka"],
+        "ottla.testing.offline": ["DeliveredRecord", "OfflineConsumer", "consumer_for"],
+        "ottla.testing.oidc": ["OidcEndpoint", "oidc_endpoint"],
+        "ottla.testing.registry": ["EmbeddedRegistry"],
+        "ottla.testing.running": ["RunningApp", "ServedApp"],
+        "ottla.testing.secure": ["Certificates", "SecureKafka", "make_certificates", "secure_kafka"],
+        "ottla.testing.waiting": ["wait_until", "wait_until_async"],
+        "ottla.testing.watched": ["AppFailed"],
+    },
+)

@@ -21,4 +21,6 @@ if TYPE_CHECKING:
     from ottla.tokens.errors import TokenUnavailable as TokenUnavailable
     from ottla.tokens.token import Token as Token
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__, {"ottla.tokens.errors": ["TokenRefused", "TokenUnavailable"], "ottla.tokens.token": ["Token"]}
+)

@@ -43,4 +43,30 @@ if TYPE_CHECKING:
     from ottla.wire_client.ranges import OffsetRange as OffsetRange
     from ottla.wire_client.ranges import OnDataLoss as OnDataLoss
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.wire_client.client_settings": ["WireSettings", "wire_settings"],
+        "ottla.wire_client.cluster.cluster_client": ["EARLIEST", "LATEST", "Cluster", "TopicMetadata"],
+        "ottla.wire_client.errors": [
+            "BrokerRefused",
+            "CorruptBatch",
+            "OffsetOutOfRange",
+            "PartitionUnavailable",
+            "ResponseTooLarge",
+            "TopicRecreated",
+        ],
+        "ottla.wire_client.fetching.position_lookup": ["Position"],
+        "ottla.wire_client.group.group_offsets": ["commit_group_offsets", "group_offsets"],
+        "ottla.wire_client.net.broker_connection": ["Connection"],
+        "ottla.wire_client.producing.open_transactions": [
+            "OpenTransaction",
+            "Outcome",
+            "add_marker",
+            "begin_transaction",
+            "end_transaction",
+            "read_marker",
+        ],
+        "ottla.wire_client.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
+    },
+)

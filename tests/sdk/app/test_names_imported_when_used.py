@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import py_compile
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -48,30 +46,6 @@ def test_what_type_checkers_see_is_what_is_there(name: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Nothing'"):
         _ = importlib.import_module(name).Nothing
-
-
-def test_a_frozen_application_has_the_names_without_the_source(tmp_path: Path) -> None:
-    source = tmp_path / "frozen.py"
-    source.write_text(
-        "from typing import TYPE_CHECKING\n"
-        "from decimal import Decimal\n"
-        "from ottla.lazy import lazy_names\n"
-        "if TYPE_CHECKING:\n"
-        "    from fractions import Fraction as Fraction\n"
-        "    from colorsys import rgb_to_hls as rgb_to_hls\n"
-        "__getattr__, __dir__, __all__ = lazy_names(__name__)\n"
-    )
-    py_compile.compile(str(source), cfile=str(tmp_path / "frozen.pyc"))
-    source.unlink()
-    code = (
-        "import sys, frozen\n"
-        "print(*frozen.__all__, 'colorsys' in sys.modules)\n"
-        "print(frozen.rgb_to_hls(0.0, 0.0, 0.0), 'colorsys' in sys.modules, 'Fraction' in vars(frozen))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert done.stdout == "Fraction rgb_to_hls False\n(0.0, 0.0, 0.0) True False\n"
 
 
 def test_what_plans_a_stream_of_spark_loads_neither_decoder_nor_writer() -> None:

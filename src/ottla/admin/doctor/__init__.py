@@ -30,4 +30,22 @@ if TYPE_CHECKING:
     from ottla.admin.doctor.finding import Report as Report
     from ottla.admin.doctor.finding import Severity as Severity
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.admin.doctor.app_checks": ["declaration_of"],
+        "ottla.admin.doctor.baseline": ["Baseline", "dump_baseline", "load_baseline", "without_accepted"],
+        "ottla.admin.doctor.check_registry": ["Check"],
+        "ottla.admin.doctor.examination": ["all_checks", "chosen", "examine"],
+        "ottla.admin.doctor.finding": [
+            "AppDeclaration",
+            "AppTopic",
+            "Evidence",
+            "Finding",
+            "Limits",
+            "NotChecked",
+            "Report",
+            "Severity",
+        ],
+    },
+)
