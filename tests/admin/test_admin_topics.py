@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -33,21 +31,6 @@ def test_both_ways_to_ask_have_the_same_methods() -> None:
     assert methods(Admin) == methods(AsyncAdmin)
     assert all(inspect.iscoroutinefunction(getattr(AsyncAdmin, name)) for name in methods(Admin))
     assert inspect.signature(Admin).parameters.keys() == inspect.signature(AsyncAdmin).parameters.keys()
-
-
-def test_methods_that_are_awaited_end_with_their_only_operation() -> None:
-    """`AsyncAdmin` takes the operation of a method of `Admin`, and returns what the operation returns."""
-    for name, method in inspect.getmembers(AsyncAdmin, inspect.isfunction):
-        if not hasattr(method, "__wrapped__") or name == "__init__":
-            continue
-        tree = ast.parse(textwrap.dedent(inspect.getsource(method.__wrapped__)))
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        carried_out = [call for call in calls if ast.unparse(call.func) == "self.carry_out"]
-        (function,) = tree.body
-        assert isinstance(function, ast.FunctionDef)
-        last = function.body[-1]
-        assert isinstance(last, ast.Return | ast.Expr), name
-        assert carried_out == [last.value], name
 
 
 def test_a_topic_is_created_listed_grown_and_deleted(ask: Ask, name: str) -> None:

@@ -36,18 +36,6 @@ def test_methods_and_arguments_that_a_base_describes_have_its_words_in_the_refer
     assert "`start_timeout_s`" in producer.members["__init__"].docstring.value  # type: ignore[union-attr]
 
 
-def test_the_reference_shows_the_methods_that_asyncio_takes_from_threads() -> None:
-    for name, method in load("ottla.admin.admin_client.Admin").members.items():
-        if name.startswith("_") or name in ("carry_out", "close"):
-            continue
-        awaited = load("ottla.admin.async_admin_client.AsyncAdmin").members[name]
-
-        assert isinstance(awaited, griffe.Function), name
-        assert "async" in awaited.labels, name
-        assert awaited.docstring is not None, name
-        assert [each.name for each in awaited.parameters] == [each.name for each in method.parameters], name  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("home", ["ottla.sync", "ottla.aio"])
 def test_the_reference_lists_the_options_of_a_send(home: str) -> None:
     send = load(f"{home}.produce.producer.{'Async' if home == 'ottla.aio' else ''}Producer").members["send"]

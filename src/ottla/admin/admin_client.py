@@ -15,7 +15,7 @@ from ottla.admin.facts.facts_reader import EVERYTHING, WantedFacts, read_facts
 from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
 from ottla.config import TopicSpec, admin_settings
-from ottla.config.arguments import names_arguments
+from ottla.config.arguments import explained
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.lazy import LazyModule
 from ottla.quantities import MOST_COUNT, Span, seconds
@@ -75,28 +75,7 @@ SCRAM_ITERATIONS: Final = 8_192
 """Rounds of the hash of a password, unless others are asked for. Kafka takes 4,096 to 16,384."""
 
 
-class ConnectedAdmin:
-    """How `Admin` and `AsyncAdmin` are made."""
-
-    def __init__(
-        self,
-        bootstrap_servers: str | None = None,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        token: TokenFunction | None = None,
-        timeout_s: Span = DEFAULT_TIMEOUT_S,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        on_wait: OnWait | None = None,
-        on_exchange: OnExchange | None = None,
-    ) -> None:
-        given = with_token(type(self).__name__, settings, token)
-        wire = wire_settings_of(bootstrap_servers, given, timeout_s=timeout_s, on_exchange=on_exchange)
-        self._carrier = OperationRunner(wire, on_wait=on_wait)
-        self._now_ms = now_ms
-
-
-@names_arguments
-class Admin(ConnectedAdmin):
+class Admin:
     """The topics, groups and brokers of one cluster. Thread-safe; connects when it is first used.
 
     `settings` are Kafka's dotted names for how to connect (`security.protocol`, `sasl.username`, ...), or all settings
@@ -110,6 +89,23 @@ class Admin(ConnectedAdmin):
     Every method raises `BrokerUnavailable` when no broker answers, `AuthenticationError` when none lets this client in,
     and `BrokerRefused` for what a broker refuses; what else it raises stands in its docstring.
     """
+
+    @explained("Admin")
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        token: TokenFunction | None = None,
+        timeout_s: Span = DEFAULT_TIMEOUT_S,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        on_wait: OnWait | None = None,
+        on_exchange: OnExchange | None = None,
+    ) -> None:
+        given = with_token("Admin", settings, token)
+        wire = wire_settings_of(bootstrap_servers, given, timeout_s=timeout_s, on_exchange=on_exchange)
+        self._carrier = OperationRunner(wire, on_wait=on_wait)
+        self._now_ms = now_ms
 
     def __enter__(self) -> Admin:
         return self
@@ -145,7 +141,7 @@ class Admin(ConnectedAdmin):
         only where they are named.
         """
         wanted = wanted_of(parts, self._now_ms(), topics, groups, topic_settings, broker_settings)
-        facts = self.carry_out(read_facts(wanted))
+        facts = self._carrier.run(read_facts(wanted))
         if Part.COMMIT_TIMES in wanted.parts:
             facts = commit_times.with_commit_times(facts, self._carrier.settings)
         if Part.SCHEDULES in wanted.parts:
@@ -154,7 +150,7 @@ class Admin(ConnectedAdmin):
 
     def broker_settings(self, broker: int | None = None) -> dict[str, SettingInfo]:
         """Return all settings of a broker; of None what was set for all brokers at once."""
-        return self.carry_out(setting_steps.broker_settings(broker))
+        return self._carrier.run(setting_steps.broker_settings(broker))
 
     def alter_broker_settings(
         self, broker: int | None, values: Mapping[str, object | None], *, dry_run: bool = False
@@ -163,24 +159,24 @@ class Admin(ConnectedAdmin):
 
         Returns what was and what is; with `dry_run` the cluster checks, and nothing changes.
         """
-        return self.carry_out(setting_steps.alter_broker_settings(broker, values, dry_run=dry_run))
+        return self._carrier.run(setting_steps.alter_broker_settings(broker, values, dry_run=dry_run))
 
     # Topics
 
     def list_topics(self, *, internal: bool = False) -> tuple[TopicInfo, ...]:
         """Return all topics that this client may see, by name, with leaders and replicas and without offsets and
         settings."""
-        return self.carry_out(topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal))
+        return self._carrier.run(topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal))
 
     def describe_topics(
         self, *names: str, parts: Collection[Part] = (Part.OFFSETS, Part.TOPIC_SETTINGS)
     ) -> tuple[TopicInfo, ...]:
         """Return topics with the parts that are wanted. Raises `UnknownTopic`."""
-        return self.carry_out(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
+        return self._carrier.run(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
 
     def topic_settings(self, topic: str) -> dict[str, SettingInfo]:
         """Return all settings of a topic. Raises `UnknownTopic`."""
-        return self.carry_out(setting_steps.topic_settings(topic))
+        return self._carrier.run(setting_steps.topic_settings(topic))
 
     def create_topics(
         self, topics: Mapping[str, TopicSpec | None], *, dry_run: bool = False, wait: bool = True
@@ -190,7 +186,7 @@ class Admin(ConnectedAdmin):
         With `wait` it returns when every partition has a leader. With `dry_run` the cluster checks and creates nothing.
         Raises `InputError` for what cannot be, `PartlyDone` when some of several were created.
         """
-        return self.carry_out(topic_steps.create_topics(topics, dry_run=dry_run, wait=wait))
+        return self._carrier.run(topic_steps.create_topics(topics, dry_run=dry_run, wait=wait))
 
     def alter_topic_settings(
         self, topic: str, values: Mapping[str, object | None], *, dry_run: bool = False
@@ -199,21 +195,21 @@ class Admin(ConnectedAdmin):
 
         Returns what was and what is; with `dry_run` the cluster checks, and nothing changes.
         """
-        return self.carry_out(setting_steps.alter_topic_settings(topic, values, dry_run=dry_run))
+        return self._carrier.run(setting_steps.alter_topic_settings(topic, values, dry_run=dry_run))
 
     def add_partitions(self, topic: str, total: int, *, dry_run: bool = False) -> None:
         """Give a topic more partitions: `total` in all. Raises `UnknownTopic`.
 
         Records of one key go to another partition from then on, and are no longer in order with those before.
         """
-        self.carry_out(topic_steps.add_partitions(topic, total, dry_run=dry_run))
+        self._carrier.run(topic_steps.add_partitions(topic, total, dry_run=dry_run))
 
     def delete_topics(self, *names: str) -> None:
         """Delete topics and all their records; returns when the cluster no longer has them.
 
         Raises `UnknownTopic`, and `PartlyDone` when some of several were deleted.
         """
-        self.carry_out(topic_steps.delete_topics(names))
+        self._carrier.run(topic_steps.delete_topics(names))
 
     def records_before(
         self, topic: str, position: str | dt.datetime, *, partitions: Collection[int] | None = None
@@ -224,50 +220,50 @@ class Admin(ConnectedAdmin):
         `UnknownTopic`, and `ConfigError` for a position that is none of these.
         """
         steps = topic_steps.records_before(topic, position, now_ms=self._now_ms(), partitions=partitions)
-        return self.carry_out(steps)
+        return self._carrier.run(steps)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete all records before an offset of each partition. Returns where each log begins now.
 
         Raises `InputError` and deletes nothing where an offset is behind the end of its log, and `UnknownTopic`.
         """
-        return self.carry_out(topic_steps.delete_records(before))
+        return self._carrier.run(topic_steps.delete_records(before))
 
     def plan_replicas(self, topic: str, factor: int) -> tuple[ReplicaMove, ...]:
         """Return the moves that give each partition of a topic `factor` replicas. Nothing is changed; replicas that can
         stay do not move. Raises `UnknownTopic`, and `InputError` where fewer brokers than that are up."""
-        return self.carry_out(replica_steps.plan_replicas(topic, factor, at_ms=self._now_ms()))
+        return self._carrier.run(replica_steps.plan_replicas(topic, factor, at_ms=self._now_ms()))
 
     def alter_replicas(self, moves: Sequence[ReplicaMove], *, wait: bool = True) -> None:
         """Move replicas; with `wait` until the new ones are in sync. Raises `PartlyDone` when some were refused.
 
         What is not done within the time of one operation raises `PartitionUnavailable`, and goes on.
         """
-        self.carry_out(replica_steps.alter_replicas(moves, wait=wait))
+        self._carrier.run(replica_steps.alter_replicas(moves, wait=wait))
 
     def elect_leaders(self, places: Collection[TopicPartition] | None = None) -> tuple[TopicPartition, ...]:
         """Let the preferred replica of partitions lead (None: of all). Returns those that have another leader now.
 
         Raises `PartlyDone` where some of them cannot lead.
         """
-        return self.carry_out(replica_steps.elect_leaders(places))
+        return self._carrier.run(replica_steps.elect_leaders(places))
 
     # ACLs
 
     def find_acls(self, wanted: Acl | None = None) -> tuple[Acl, ...]:
         """Return the ACLs that match a filter, sorted; all of them without one. Raises `AclsRefused`."""
-        return self.carry_out(acl_steps.find_acls(wanted))
+        return self._carrier.run(acl_steps.find_acls(wanted))
 
     def create_acls(self, *acls: Acl) -> None:
         """Create ACLs; existing ones are unchanged. Raises `AclsRefused`, or `PartlyDone` if some were created."""
-        self.carry_out(acl_steps.create_acls(acls))
+        self._carrier.run(acl_steps.create_acls(acls))
 
     def delete_acls(self, *wanted: Acl) -> tuple[Acl, ...]:
         """Delete the ACLs that match any of these filters, and return them.
 
         Raises `AclsRefused`, and `PartlyDone` when some were deleted.
         """
-        return self.carry_out(acl_steps.delete_acls(wanted))
+        return self._carrier.run(acl_steps.delete_acls(wanted))
 
     # Quotas and users
 
@@ -276,28 +272,28 @@ class Admin(ConnectedAdmin):
 
         An entity is a name for each kind (`user`, `client-id`, `ip`); None stands for all without one of their own.
         """
-        return self.carry_out(quota_steps.find_quotas(wanted or {}))
+        return self._carrier.run(quota_steps.find_quotas(wanted or {}))
 
     def alter_quotas(
         self, entity: Mapping[str, str | None], values: Mapping[str, float | None], *, dry_run: bool = False
     ) -> None:
         """Set quotas of one entity, all of them or none; None removes one. With `dry_run` the cluster only checks."""
-        self.carry_out(quota_steps.alter_quotas(entity, values, dry_run=dry_run))
+        self._carrier.run(quota_steps.alter_quotas(entity, values, dry_run=dry_run))
 
     def find_scram_users(self) -> tuple[ScramUser, ...]:
         """Return the SCRAM credentials of all users. Brokers return no passwords."""
-        return self.carry_out(scram_steps.find_scram_users())
+        return self._carrier.run(scram_steps.find_scram_users())
 
     def set_scram_user(self, user: str, mechanism: str, *, password: str, iterations: int = SCRAM_ITERATIONS) -> None:
         """Give a user a password for SCRAM-SHA-256 or SCRAM-SHA-512, in place of the one before. Brokers receive its
         salted hash alone."""
         salt = os.urandom(SALT_BYTES)
         steps = scram_steps.set_scram_user(user, mechanism, password=password, iterations=iterations, salt=salt)
-        self.carry_out(steps)
+        self._carrier.run(steps)
 
     def delete_scram_user(self, user: str, mechanism: str) -> None:
         """Delete a user's password for a mechanism. Open connections stay."""
-        self.carry_out(scram_steps.delete_scram_user(user, mechanism))
+        self._carrier.run(scram_steps.delete_scram_user(user, mechanism))
 
     # Declarations
 
@@ -311,13 +307,13 @@ class Admin(ConnectedAdmin):
         `InputError` for what cannot be, as fewer partitions than there are.
         """
         before = declarations.NOTHING_APPLIED if applied is None else applied
-        found = self.carry_out(declared_reads.read_declared(declared, before, at_ms=self._now_ms()))
+        found = self._carrier.run(declared_reads.read_declared(declared, before, at_ms=self._now_ms()))
         return declared_plans.plan_changes(declared, before, found, prune=prune, record=record)
 
     def check_declared(self, plan: ApplyPlan) -> None:
         """Have the cluster check a plan. Changes nothing. Raises `InputError` where the cluster is no longer as the
         plan was made from, and `BrokerRefused` for what it would refuse."""
-        self.carry_out(apply_steps.check_plan(plan, at_ms=self._now_ms()))
+        self._carrier.run(apply_steps.check_plan(plan, at_ms=self._now_ms()))
 
     def apply_declared(
         self,
@@ -342,21 +338,21 @@ class Admin(ConnectedAdmin):
         progress = apply_steps.ApplyProgress(on_made)
         for batch in apply_steps.batches_of(plan):
             with progress.of(batch):
-                progress.add(self.carry_out(apply_steps.apply_batch(plan, batch, salted, at_ms=self._now_ms())))
+                progress.add(self._carrier.run(apply_steps.apply_batch(plan, batch, salted, at_ms=self._now_ms())))
 
     # Groups
 
     def list_groups(self) -> tuple[GroupInfo, ...]:
         """Return all groups that this client may see, with type and state, without members and offsets."""
-        return self.carry_out(group_steps.list_groups(at_ms=self._now_ms()))
+        return self._carrier.run(group_steps.list_groups(at_ms=self._now_ms()))
 
     def describe_groups(self, *names: str) -> tuple[GroupInfo, ...]:
         """Return groups with their members and committed offsets, ordered by name. Raises `UnknownGroup`."""
-        return self.carry_out(group_steps.describe_groups(names, at_ms=self._now_ms()))
+        return self._carrier.run(group_steps.describe_groups(names, at_ms=self._now_ms()))
 
     def group_lag(self, *names: str) -> tuple[GroupLag, ...]:
         """Return how far groups are behind on each partition; of all groups if none is named. Raises `UnknownGroup`."""
-        return self.carry_out(group_steps.group_lag(names or None, at_ms=self._now_ms()))
+        return self._carrier.run(group_steps.group_lag(names or None, at_ms=self._now_ms()))
 
     def plan_reset(
         self,
@@ -374,12 +370,12 @@ class Admin(ConnectedAdmin):
         nearest that it has. Raises `UnknownGroup` and `UnknownTopic`.
         """
         steps = reset_steps.plan_reset(group, to=to, shift=shift, topics=topics, at_ms=self._now_ms())
-        return self.carry_out(steps)
+        return self._carrier.run(steps)
 
     def plan_copy(self, group: str, to: str) -> ResetPlan:
         """Return the planned reset of group `to` to the offsets of `group`, without applying it. Raises `UnknownGroup`,
         and `InputError` if one of them is a share group."""
-        return self.carry_out(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
+        return self._carrier.run(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
 
     def plan_restore(self, file: str | Path) -> ResetPlan:
         """Return what it would do to put a group back where it was when the undo file was written, and nothing done.
@@ -388,7 +384,7 @@ class Admin(ConnectedAdmin):
         again since.
         """
         saved = reset_steps.load_undo(facts_file.read_bounded(file), source=str(file))
-        return self.carry_out(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
+        return self._carrier.run(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
 
     def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
         """Do what was planned. `undo_file` gets what was committed before, and is on disk before anything changes.
@@ -398,24 +394,24 @@ class Admin(ConnectedAdmin):
         """
         if undo_file is not None:
             facts_file.write_whole(undo_file, reset_steps.dump_undo(plan))
-        self.carry_out(reset_steps.apply_reset(plan))
+        self._carrier.run(reset_steps.apply_reset(plan))
 
     def delete_groups(self, *names: str) -> None:
         """Delete groups with all that they committed.
 
         Raises `GroupInUse` where one has members, `UnknownGroup`, and `PartlyDone` when some of several were deleted.
         """
-        self.carry_out(group_steps.delete_groups(names))
+        self._carrier.run(group_steps.delete_groups(names))
 
     def group_settings(self, group: str) -> dict[str, SettingInfo]:
         """Return all settings of a group, whether it exists or not."""
-        return self.carry_out(setting_steps.group_settings([group]))[group]
+        return self._carrier.run(setting_steps.group_settings([group]))[group]
 
     def alter_group_settings(
         self, group: str, values: Mapping[str, object | None], *, dry_run: bool = False
     ) -> tuple[SettingChange, ...]:
         """Set settings of a group, whether it exists or not; None unsets one. Returns as `alter_topic_settings`."""
-        return self.carry_out(setting_steps.alter_group_settings(group, values, dry_run=dry_run))
+        return self._carrier.run(setting_steps.alter_group_settings(group, values, dry_run=dry_run))
 
     def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
         """Delete what a group committed for partitions.
@@ -423,7 +419,7 @@ class Admin(ConnectedAdmin):
         Raises `GroupInUse` while members subscribe to their topics, `PartlyDone` while they subscribe to some of them,
         and `InputError` for a share group.
         """
-        self.carry_out(group_steps.forget_offsets(group, partitions))
+        self._carrier.run(group_steps.forget_offsets(group, partitions))
 
 
 def wanted_of(
