@@ -6,7 +6,7 @@ A value of None is a tombstone. The kind of a record is the version of its key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla_wire.facts import fact
 from ottla_wire.protocol import codec, schemas
@@ -18,6 +18,18 @@ from .consumer.member import AssignmentProgress, MemberState, MemberSubscription
 
 R = TypeVar("R")
 Fields: TypeAlias = dict[str, Any]
+
+_OF_ONE_TYPE: Final = frozenset(
+    {
+        "assignment_timestamp",
+        "instance_id",
+        "partitions_pending_revocation",
+        "rebalance_timeout_ms",
+        "server_assignor",
+        "subscribed_topic_regex",
+    }
+)
+"""Fields of values that only one of both types of groups has. Any other that the schema lacks is a mistake."""
 
 
 @fact
@@ -64,7 +76,7 @@ class RecordKind(NamedTuple):
     value: str
     """The field that is None in a tombstone."""
     write: Callable[[Any], Fields]
-    """The fields of the value; those that the schema lacks are left out."""
+    """The fields of the value; those of the other type of groups are left out."""
     read: Callable[[Message], Fields]
     """The fields of the record that are in the value."""
     key: Mapping[str, str] = {}
@@ -88,7 +100,8 @@ class RecordKinds(Generic[R]):
         if self.is_tombstone(record):
             return CoordinatorRecord(encoded_key, None)
         known = {field.name for field in schemas.record(f"{kind.name}Value").struct.fields}
-        value = {name: field for name, field in kind.write(record).items() if name in known}
+        written = kind.write(record).items()
+        value = {name: field for name, field in written if name in known or name not in _OF_ONE_TYPE}
         return CoordinatorRecord(encoded_key, codec.encode_record_value(f"{kind.name}Value", 0, value))
 
     def decode(self, record: CoordinatorRecord) -> tuple[str, R] | None:
