@@ -98,10 +98,9 @@ The tables have them:
   was wanted. Its loop takes 0.7 to 0.9 µs of CPU per job (300,000 jobs), though it calls a Python function with each
   value and acknowledges each: 0.02 µs are the call, and a batch's outcomes go together as one range. In implicit mode,
   without a call to acknowledge, it is 0.5 to 0.8 µs. So a third of its time is less than librdkafka itself takes to
-  fetch a record. In Python, to read a record out of its batch takes 1 µs, and a queue has a lease and an outcome for
-  each: 9 to 12 µs, of which the garbage collector takes an eighth. A loop that commits each acknowledgement without a
-  wait takes 3 to 6 µs, and one that waits, as a worker must that is not to repeat what it has done, 50 µs. *Job by job*
-  is that loop, and has the goal.
+  fetch a record. Python takes 1 µs to read a record out of its batch, and a queue keeps a lease and an outcome for
+  each record: *Queues* has the whole cost. A loop that commits each acknowledgement without waiting takes 3 to 6 µs. A
+  worker that must not repeat finished jobs has to wait, and takes 50 µs. *Job by job* is that loop, and has the goal.
 """
 
 GOALS: tuple[Goal, ...] = (

@@ -158,8 +158,8 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options. StartupError for unknown ones; it has no values, as that of a misspelt --user is a
-    password."""
+    """Return the options. Raises StartupError for unknown options, without their values: the value of a misspelt
+    --user is a password."""
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
         names = [each.partition("=")[0] for each in unknown if each.startswith("-")]

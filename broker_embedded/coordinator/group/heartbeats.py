@@ -25,7 +25,7 @@ class MembershipConfig:
     """Minimum time between two targets (KIP-1263)."""
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
-    """Those of KIP-848 groups; the first is the default."""
+    """Assignors of KIP-848 groups. The first is the default."""
 
 
 @fact

@@ -1,4 +1,4 @@
-"""What the log keeps of KIP-848 groups and of share groups, as typed records to and from Kafka's schemas.
+"""The records of KIP-848 groups and of share groups in the log, converted to and from Kafka's schemas.
 
 A value of None is a tombstone. The kind of a record is the version of its key.
 """
@@ -36,7 +36,7 @@ _OF_ONE_TYPE: Final = frozenset(
 class GroupEpoch:
     epoch: int | None
     metadata_hash: int = 0
-    """Of share groups."""
+    """Used by share groups only."""
 
 
 @fact
@@ -49,7 +49,7 @@ class MemberMetadata:
 class TargetEpoch:
     epoch: int | None
     timestamp_ms: int = 0
-    """Of share groups."""
+    """Used by share groups only."""
 
 
 @fact
@@ -76,7 +76,7 @@ class RecordKind(NamedTuple):
     value: str
     """The field that is None in a tombstone."""
     write: Callable[[Any], Fields]
-    """The fields of the value; those of the other type of groups are left out."""
+    """Returns the fields of the value. `encode` leaves out those of the other type of groups."""
     read: Callable[[Message], Fields]
     """The fields of the record that are in the value."""
     key: Mapping[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the coordinators of a broker have in common: the shards of one internal topic."""
+"""The base of a broker's coordinators: each owns the shards of one internal topic."""
 
 from __future__ import annotations
 

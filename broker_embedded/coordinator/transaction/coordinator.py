@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TransactionCoordinator(Coordinator["TransactionShard"]):
-    """What works on transactions is loaded with the first of them: the parts below, and the shards."""
+    """The modules of transactions, its shards among them, are loaded when the first transaction needs them."""
 
     topic = TRANSACTION_STATE_TOPIC
 

@@ -57,8 +57,8 @@ def commit_body(
     answer: OffsetsCommitted,
     refused: Mapping[OffsetKey, ErrorCode],
 ) -> Body:
-    """Return the response. `names`: those of its topics, None for an id that no topic has; None alone if `answer` is an
-    error of the whole request."""
+    """Return the response. `names` has the name of each topic, or None where no topic has the id. It is None as a whole
+    if `answer` is an error of the whole request."""
     topics = []
     for topic, name in zip(request.topics, names or ["" for _ in request.topics], strict=True):
         partitions = []

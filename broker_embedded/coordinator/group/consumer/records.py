@@ -1,4 +1,4 @@
-"""What the log keeps of a KIP-848 group. Written as Apache Kafka 4.0 writes it; see `member_records`."""
+"""The records of a KIP-848 group in the log, as Apache Kafka writes them; see `member_records`."""
 
 from __future__ import annotations
 

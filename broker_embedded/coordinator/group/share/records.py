@@ -1,4 +1,4 @@
-"""What the log keeps of a share group; see `member_records`."""
+"""The records of a share group in the log; see `member_records`."""
 
 from __future__ import annotations
 
